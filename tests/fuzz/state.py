@@ -45,6 +45,13 @@ LINES = (
     "x = x * t + t", "x = x * math.exp(-t)", "x = x * 2 if t > 0.3 else x", "x = x * max(t, 0.3) + int(t * 3)", "o.rate = t",
     "x = x + (t in (0.25, 0.5))", "o.name = f'{t:.1f}'", "o.rate = math.floor(t * 5) / 4 if isinstance(t, float) else 0.0",
     "o.h, _ = wf.scan(lambda c, r: (0.5 * c + r, None), o.h, x)", "x = wf.vmap(lambda r: r * o.rate + o.h)(x)",
+    "o.c['n'] = o.c.get('n', 0) + 1; x = x + o.c['n']", "o.c['h'] = x[0] * 0.5", "C['x'] = x[0]", "x = x + len(E)",
+    "x = x * sum([a if isinstance(a, int) else 0.5 for a in E])", "x = x + len(o.c)",
+)
+MOVING = (  # lines that change the length of a container at each call, which is traced again each time
+    "E.append(k)", "E.append(x[0])", "o.e.append(k); x = x + len(o.e)", "o.e.append(x[0]); o.e[:] = o.e[-2:]", "E.extend([1, k])",
+    "E.insert(0, o.rate)", "E.pop() if len(E) > 1 else E.append(k)", "o.c[len(o.c)] = k", "C[len(C)] = o.n", "del E[:1]",
+    "o.c.popitem() if o.c else o.c.update(a=k)", "o.z.add(len(o.z)); x = x * len(o.z)", "o.e.reverse(); o.e.append(0.5)",
 )
 LOOPED = (  # lines of a loop's body: ``c`` is the carry, ``r`` what the step is given
     "c = c * o.rate + o.n", "c = c + r * o.l[0]", "c = c + o.h * 0.25", "c = c - o.d['w'] * o.d['r']", "c = c * o.t[1] + o.t[0]",
@@ -93,6 +100,7 @@ class Holder:
         self.n, self.rate, self.name, self.t = 1, 0.5, "a", (1, 0.5)
         self.h, self.d, self.l = wf.ones(3), {"w": wf.full(3, 2.0), "r": 0.5}, [2, wf.full(3, 0.5)]
         self.m, self.s, self.f, self.i = Net(0.5), None, np.float64(0.5), np.int64(1)
+        self.e, self.c, self.z = [], {}, {0}
 
 
 def made(net: Net, x: Any) -> Net:
@@ -104,10 +112,10 @@ def made(net: Net, x: Any) -> Net:
 
 def grown(r: random.Random) -> Program:
     """Some lines, and calls with changes between them: mostly the same change, as in a loop."""
-    lines = [r.choice(LINES) for _ in range(r.randint(1, 6))]
+    lines = [r.choice(MOVING if r.random() < 0.05 else LINES) for _ in range(r.randint(1, 6))]
     if r.random() < 0.5:
         lines.insert(r.randrange(len(lines) + 1), looped(r))
-    written = " " + " ".join(lines)
+    written = " " + " ".join([line for line in lines if "loop(" not in line])  # what a loop's body binds is its own
     known = [o for o in OUTPUTS if o not in MADE_BY or MADE_BY[o] in written]
     changes = [r.choice(CHANGES) for _ in range(r.choice((1, 1, 2)))]
     calls = [(r.randrange(4), r.choice(changes) if turn else "pass") for turn in range(r.randint(3, 8))]
@@ -176,6 +184,7 @@ def _space(program: Program, jitted: bool, native: bool = True) -> dict[str, Any
     space: dict[str, Any] = {"wf": wf, "np": np, "math": math}
     space |= {"copy": copy, "Net": Net, "State": State, "Holder": Holder, "made": made}
     space |= {"__name__": "program", "o": Holder(), "m": Net(), "t0": wf.array(np.arange(9.0).reshape(3, 3) / 4)}
+    space |= {"E": [1], "C": {}}
     space["loop"] = loop_of(wf.scan if native else by_python)
     space["q"] = wf.optim.Adam(0.1).init(space["m"])
     exec(text, space)  # noqa: S102
@@ -211,7 +220,7 @@ def told(x: Any, seen: dict[int, int] | None = None) -> list[Any]:
         return [x.lr, x.weight_decay, *told(x.arrays(), seen)]
     if isinstance(x, dict):
         return [part for key in x for part in (str(key), *told(x[key], seen))]
-    if isinstance(x, list | tuple):
+    if isinstance(x, list | tuple | set):
         return [type(x).__name__, *(part for item in x for part in told(item, seen))]
     return [type(x).__name__, *(part for key in sorted(vars(x)) for part in (key, *told(vars(x)[key], seen)))]
 
@@ -261,7 +270,7 @@ def _compare(program: Program, jitted: bool) -> None:
             RECORD.count("programs with state that end with an error")
             return
     RECORD.results(program, [a for a in first if isinstance(a, np.ndarray)])
-    if jitted and not any("append" in line for line in program.lines):  # to a longer list belongs another program
+    if jitted and not any(line in MOVING or "append" in line for line in program.lines):  # a longer list needs another program
         _settles(program, spaces[1], x, k)
 
 
@@ -271,7 +280,7 @@ def _alike(a: list[Any], b: list[Any]) -> bool:
     )
 
 
-KEPT = ("o", "m", "q", "t0")
+KEPT = ("o", "m", "q", "t0", "E", "C")
 SETTLED = 12  # calls in which whatever alternates has come round, and every number has come with a second value
 
 

@@ -22,17 +22,14 @@ from weft.transforms.vmap import vmap
 
 
 def test_values_and_trace_counts():
-    calls = []
-
     @jit
     def f(x, y):
-        calls.append(1)
         return (x * y).sum(axis=0) + 1
 
     for shape in ((3, 4), (3, 4), (2, 4), (3, 4)):
         x, y = normal(*shape), normal(*shape)
         np.testing.assert_allclose(f(array(x), array(y)).numpy(), (x * y).sum(0) + 1, rtol=1e-5, atol=1e-6)
-    assert len(calls) == f.traces == 2
+    assert f.traces == 2
     assert len(f.trace(x, y).graph.inputs) == 2
     f(array(normal(3, 4, dtype=np.float64)), array(normal(3, 4, dtype=np.float64)))
     assert f.traces == 3
@@ -118,13 +115,12 @@ def test_captured_cells_are_inputs():
 
 
 def test_writes_land_after_the_call():
-    state, log = array(np.zeros(3, np.float32)), []
+    state = array(np.zeros(3, np.float32))
 
     @jit
     def step(x, lr):
         nonlocal state
         state += lr * x
-        log.append(state.node)
         return state.sum()
 
     x = normal(3)
@@ -133,7 +129,7 @@ def test_writes_land_after_the_call():
         total = total + np.float32(lr) * x
         np.testing.assert_allclose(float(step(array(x), lr)), total.sum(), rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(state.numpy(), total, rtol=1e-6)
-    assert step.traces == 1 and len(log) == 1
+    assert step.traces == 1
 
 
 def test_a_failed_trace_writes_nothing():

@@ -181,7 +181,7 @@ CAUSES = {
     attribute_text: r"the attribute `h.mode` changes \(from 'm2' to 'm3'\). It is a constant",
     attribute_number: r"the attribute `h.n` changes \(from 2 to 3\). Line test_retraces.py:\d+ needs its value",
     attribute_array: r"the shape of the attribute `h.w` changes \(from float32\[3\] to float32\[4\]\)",
-    attribute_list: r"the length of `h.items` changes \(from 2 to 3\)",
+    attribute_list: r"since it adds items to `h.items`, or removes or reorders them",
     item: r"the item `h.cfg\['k'\]` changes \(from 2 to 3\). Line test_retraces.py:\d+ needs its value",
     class_attribute: r"the attribute `Holder.kind` changes \(from 'k2' to 'k3'\)",
     global_variable: r"the global variable `SIZE` changes \(from 3 to 4\). Line test_retraces.py:\d+ needs its value",

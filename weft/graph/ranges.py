@@ -100,7 +100,6 @@ def _range(node: Node, ranges: dict[Node, Range]) -> Range:
 
 
 def _whole(dtype: Format) -> Range:
-    """Return the range of all values of a format."""
     return int(dtype.least), int(dtype.greatest)
 
 

@@ -81,7 +81,6 @@ def _replacement(node: Node, name: str, *inputs: Node, **params: Any) -> Node:
 
 
 def _broadcast_like(node: Node, x: Node) -> Node:
-    """Return x, broadcast to the shape of ``node``."""
     return x if x.shape == node.shape else _replacement(node, "broadcast_to", x, shape=node.shape)
 
 
@@ -189,7 +188,6 @@ def _whole_slice(node: Node) -> Node | None:
 
 
 def _slice_of_slice(node: Node) -> Node | None:
-    """Replace a slice of a slice by one slice."""
     inner = _inner(node)
     if inner is None or 0 in node.shape:
         return None

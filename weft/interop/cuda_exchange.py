@@ -48,9 +48,6 @@ def _code(form: Format) -> int:
 _FORMATS = {(_code(form), form.bits): form for form in EVERY.values()}
 
 
-# ---- export
-
-
 def dlpack_device(buffer: Any) -> tuple[int, int]:
     """Return the result of ``__dlpack_device__``. Memory that only weft can reach is exported as a copy on the CPU."""
     card = _card(buffer)
@@ -156,9 +153,6 @@ def interface(array: Any, node: Node, buffer: Any) -> dict[str, Any]:
         "version": 3, "shape": node.shape, "typestr": node.dtype.numpy.str, "data": (address if node.size else 0, True),
         "strides": None, "stream": card.stream,
     }
-
-
-# ---- import
 
 
 class ImportedMemory(NamedTuple):

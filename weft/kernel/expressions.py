@@ -131,14 +131,10 @@ class Rewriter:
     def _rewrite_one(self, v: Value) -> Value:
         if v.op == "acc" and v.attr in self._instead:
             return self._instead[v.attr]
-        args, attr = tuple([self.value(a) for a in v.args]), self._attribute(v)
+        args = tuple([self.value(a) for a in v.args])
+        attr: Any = self.access(v.attr) if v.op == "load" else self.affine(v.attr) if v.op == "index" else v.attr
         same = attr is v.attr and all(new is old for new, old in zip(args, v.args, strict=True))
         return v if same else Value(v.op, args, v.dtype, attr)
-
-    def _attribute(self, v: Value) -> Any:
-        if v.op == "load":
-            return self.access(v.attr)
-        return self.affine(v.attr) if v.op == "index" else v.attr
 
     def affine(self, a: Affine) -> Affine:
         gather = tuple([(self.value(v), c) for v, c in a.gather])
@@ -162,6 +158,13 @@ def operands(value: Value) -> tuple[Value, ...]:
     if value.op == "index":
         return tuple(v for v, _ in value.attr.gather)
     return value.args
+
+
+def may_collide(store: Store, axes: tuple[Axis, ...]) -> bool:
+    """Return whether several iterations may write one element."""
+    used = {a for a, _ in store.access.flat().terms}
+    gathers = any(index.gather for index in store.access.index)
+    return store.mode != "own" and (gathers or any(a.extent > 1 and a.id not in used for a in axes))
 
 
 def access_values(access: Access) -> list[Value]:

@@ -77,9 +77,7 @@ def permute(index: Index, axes: tuple[int, ...]) -> Index:
 
 def slice_index(index: Index, start: Shape, step: Shape) -> Index:
     """Return the position in the operand of a slice."""
-    return tuple(
-        i if s == 0 and t == 1 else Affine(s).plus(i, t) for i, s, t in zip(index, start, step, strict=True)
-    )
+    return tuple(i if s == 0 and t == 1 else Affine(s).plus(i, t) for i, s, t in zip(index, start, step, strict=True))
 
 
 def pad(index: Index, low: Shape, shape: Shape, extents: Mapping[int, int]) -> tuple[Index, tuple[Guard, ...]]:

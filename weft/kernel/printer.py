@@ -15,9 +15,7 @@ class _Text:
         self.name_of: dict[str, str] = {}
 
     def affine(self, a: Affine, indent: str) -> str:
-        parts = []
-        for axis, coef in a.terms:
-            parts.append(f"a{axis}" if coef == 1 else f"-a{axis}" if coef == -1 else f"{coef}*a{axis}")
+        parts = [f"a{axis}" if coef == 1 else f"-a{axis}" if coef == -1 else f"{coef}*a{axis}" for axis, coef in a.terms]
         for value, coef in a.gather:
             name = self.value(value, indent)
             parts.append(f"[{name}]" if coef == 1 else f"{coef}*[{name}]")

@@ -13,24 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
+from weft.kernel import ir
 from weft.kernel.expressions import Rewriter, access_key, each, roots, tag, walk
 from weft.kernel.index import Guard, always
-from weft.kernel.ir import (
-    MACHINE_OPERATIONS,
-    Access,
-    Affine,
-    Axis,
-    Buffer,
-    Chain,
-    Contraction,
-    Kernel,
-    Reduction,
-    Stage,
-    Store,
-    Value,
-    along,
-    size_of,
-)
 from weft.kernel.summation import contraction_order
 
 
@@ -41,32 +26,32 @@ class Part:
     exports: accumulator id -> (scratch buffer that receives its result, element offset).
     """
 
-    shared: tuple[Axis, ...]
-    stages: tuple[Stage, ...]
-    exports: dict[int, tuple[Buffer, Affine]]
+    shared: tuple[ir.Axis, ...]
+    stages: tuple[ir.Stage, ...]
+    exports: dict[int, tuple[ir.Buffer, ir.Affine]]
     ordered: bool
 
 
-def split(kernel: Kernel) -> tuple[tuple[Part, ...], tuple[Buffer, ...]]:
+def split(kernel: ir.Kernel) -> tuple[tuple[Part, ...], tuple[ir.Buffer, ...]]:
     """Return the parts of a kernel in order, and its scratch buffers: its own, and one for each exported accumulator."""
     cut_parts = _cut_phases(kernel)
     scratch = list(kernel.scratch)
     extents = {a.id: a.extent for shared, stages in cut_parts for a in (*shared, *(x for s in stages for x in s.axes))}
     home: dict[int, int] = {}
-    reductions: dict[int, tuple[Reduction, tuple[Axis, ...]]] = {}
+    reductions: dict[int, tuple[ir.Reduction, tuple[ir.Axis, ...]]] = {}
     for i, (shared, stages) in enumerate(cut_parts):
         for stage in stages:
             for r in stage.reductions:
                 home[r.id] = i
                 reductions[r.id] = (r, tuple(a for a in (*shared, *stage.axes) if a not in r.axes))
-    exported: dict[int, tuple[Buffer, Affine]] = {}
+    exported: dict[int, tuple[ir.Buffer, ir.Affine]] = {}
     number = max((b.id for b in kernel.scratch), default=-1)
     for i, (_, stages) in enumerate(cut_parts):
         for v in walk(roots(stages)):
             if v.op == "acc" and home[v.attr] != i and v.attr not in exported:
                 r, free = reductions[v.attr]
                 number += 1
-                buffer = Buffer(number, r.dtype, (max(size_of(free), 1),), "kernel")
+                buffer = ir.Buffer(number, r.dtype, (max(ir.size_of(free), 1),), "kernel")
                 exported[v.attr] = (buffer, iteration_number(free))
                 scratch.append(buffer)
     parts = []
@@ -76,48 +61,48 @@ def split(kernel: Kernel) -> tuple[tuple[Part, ...], tuple[Buffer, ...]]:
     return tuple(parts), tuple(scratch)
 
 
-_Cut = tuple[tuple[Axis, ...], tuple[Stage, ...]]
+_Cut = tuple[tuple[ir.Axis, ...], tuple[ir.Stage, ...]]
 
 
-def _cut_phases(kernel: Kernel) -> list[_Cut]:
+def _cut_phases(kernel: ir.Kernel) -> list[_Cut]:
     """Return (shared axes, stages) in order; later parts may read accumulators of earlier ones."""
     out: list[_Cut] = []
     for phase in kernel.phases:
-        pending: list[Stage] = []
+        pending: list[ir.Stage] = []
         late: list[_Cut] = []
         for stage in phase.stages:
-            if isinstance(stage, Chain):
+            if isinstance(stage, ir.Chain):
                 raise ValueError("a chain of products cannot be cut into loops: its intermediate matrix would be stored")
             early: list[_Cut] = []
-            stay: dict[tuple[Axis, ...], list[Reduction]] = {}  # by the order of their axes: each order needs its own loop
-            loop = stage if isinstance(stage, Stage) else Stage(())
+            stay: dict[tuple[ir.Axis, ...], list[ir.Reduction]] = {}  # by the order of their axes: each needs its own loop
+            loop = stage if isinstance(stage, ir.Stage) else ir.Stage(())
             for r in loop.reductions:
                 free = tuple(a for a in (*phase.axes, *loop.axes) if a not in r.axes)
                 if set(free) == set(phase.axes):
                     stay.setdefault(r.axes, []).append(r)
                 elif r.carried or set(phase.axes) - set(free):
-                    late.append((free, (Stage(r.axes, (r,)),)))
+                    late.append((free, (ir.Stage(r.axes, (r,)),)))
                 else:  # the result varies along axes of the stage: it is complete before the next stage reads it
-                    early.append((free, (Stage(r.axes, (r,)),)))
-            if isinstance(stage, Contraction):
+                    early.append((free, (ir.Stage(r.axes, (r,)),)))
+            if isinstance(stage, ir.Contraction):
                 early.append(_lower_contraction(phase.axes, stage))
             if early and pending:
                 out.append((phase.axes, tuple(pending)))
                 pending = []
             out += early
             last = stay.pop(loop.axes, [])  # stores come after all reductions, since they may overwrite operands of these
-            pending += [Stage(axes, tuple(group)) for axes, group in stay.items()]
+            pending += [ir.Stage(axes, tuple(group)) for axes, group in stay.items()]
             if last or loop.stores:
-                pending.append(Stage(loop.axes, tuple(last), loop.stores))
+                pending.append(ir.Stage(loop.axes, tuple(last), loop.stores))
         out += [*_separate(phase.axes, pending), *late]
     return out
 
 
-def _separate(shared: tuple[Axis, ...], stages: list[Stage]) -> list[_Cut]:
+def _separate(shared: tuple[ir.Axis, ...], stages: list[ir.Stage]) -> list[_Cut]:
     """Return the parts of stages. Without shared axes each stage with loops is a part, and axes of plain stores are shared."""
     out: list[_Cut] = []
     if shared:
-        groups: list[list[Stage]] = [[]]
+        groups: list[list[ir.Stage]] = [[]]
         for s in stages:  # scatter-adds run in order, in a part of their own
             if any(x.adds for x in s.stores):
                 groups += [[s], []]
@@ -127,39 +112,39 @@ def _separate(shared: tuple[Axis, ...], stages: list[Stage]) -> list[_Cut]:
     for s in stages:
         running = any(r.running for r in s.reductions)
         if s.reductions:
-            out.append(((), (s if running else Stage(s.axes, s.reductions),)))
+            out.append(((), (s if running else ir.Stage(s.axes, s.reductions),)))
         if s.stores and not running:
-            out.append((s.axes, (Stage((), (), s.stores),)))
+            out.append((s.axes, (ir.Stage((), (), s.stores),)))
     return out
 
 
-def _lower_contraction(shared: tuple[Axis, ...], c: Contraction) -> tuple[tuple[Axis, ...], tuple[Stage, ...]]:
+def _lower_contraction(shared: tuple[ir.Axis, ...], c: ir.Contraction) -> tuple[tuple[ir.Axis, ...], tuple[ir.Stage, ...]]:
     """Return a contraction as a part: a ``dot`` reduction, then its stores."""
     shared_ids = {a.id for a in shared}
     free = tuple(a for a in (*shared, *c.batch, *c.m, *c.n) if a.id not in shared_ids or a in shared)
-    a = c.a if c.a.dtype == c.accum else Value("cast", (c.a,), c.accum)
-    b = c.b if c.b.dtype == c.accum else Value("cast", (c.b,), c.accum)
-    product = Value("mul", (a, b), c.accum)
+    a = c.a if c.a.dtype == c.accum else ir.Value("cast", (c.a,), c.accum)
+    b = c.b if c.b.dtype == c.accum else ir.Value("cast", (c.b,), c.accum)
+    product = ir.Value("mul", (a, b), c.accum)
     dtype = next((v.dtype for v in walk([s.value for s in c.stores]) if v.op == "acc" and v.attr == c.id), c.accum)
-    r = Reduction(c.id, c.k, "dot", product, c.accum, dtype, contraction_order(c), precision=c.precision)
-    return free, (Stage(c.k, (r,)), Stage((), (), c.stores))
+    r = ir.Reduction(c.id, c.k, "dot", product, c.accum, dtype, contraction_order(c), precision=c.precision)
+    return free, (ir.Stage(c.k, (r,)), ir.Stage((), (), c.stores))
 
 
 class _Rewriter(Rewriter):
     """Rewrites values: flat accesses, outer accumulators as loads, no merged axes, one object for equal values."""
 
-    def __init__(self, outside: dict[int, tuple[Buffer, Affine]], extents: dict[int, int]) -> None:
+    def __init__(self, outside: dict[int, tuple[ir.Buffer, ir.Affine]], extents: dict[int, int]) -> None:
         super().__init__({})
         self.outside = outside
         self.extents = extents
         self.gone: set[int] = set()
-        self.by_key: dict[tuple, Value] = {}
+        self.by_key: dict[tuple, ir.Value] = {}
 
-    def _rewrite_one(self, v: Value) -> Value:
+    def _rewrite_one(self, v: ir.Value) -> ir.Value:
         op, attr, args = v.op, v.attr, tuple([self._done[id(a)][1] for a in v.args])
         if op == "acc" and attr in self.outside:
             buffer, place = self.outside[attr]
-            op, attr = "load", Access(buffer, (place,))
+            op, attr = "load", ir.Access(buffer, (place,))
         key_attr: object = attr
         if op == "load":
             attr = self.access(attr)
@@ -169,22 +154,24 @@ class _Rewriter(Rewriter):
             key_attr = tag(attr)
         elif op == "const":
             key_attr = (type(attr).__name__, repr(attr))
-        return self.by_key.setdefault((op, tuple(map(id, args)), v.dtype, key_attr), Value(op, args, v.dtype, attr))
+        return self.by_key.setdefault((op, tuple(map(id, args)), v.dtype, key_attr), ir.Value(op, args, v.dtype, attr))
 
-    def affine(self, a: Affine) -> Affine:
+    def affine(self, a: ir.Affine) -> ir.Affine:
         gather = tuple([(self.value(v), c) for v, c in a.gather])
-        return Affine(a.const, tuple(t for t in a.terms if t[0] not in self.gone and self.extents[t[0]] > 1), gather)
+        return ir.Affine(a.const, tuple(t for t in a.terms if t[0] not in self.gone and self.extents[t[0]] > 1), gather)
 
-    def access(self, a: Access) -> Access:
+    def access(self, a: ir.Access) -> ir.Access:
         guard = tuple([(self.affine(g[0]), *g[1:]) for g in a.guard if not self.always_holds(g)])
-        buffer = Buffer(a.buffer.id, a.buffer.dtype, (max(prod(a.buffer.shape), 1),), a.buffer.scope)
-        return Access(buffer, (self.affine(a.flat()),), guard, a.fill)
+        buffer = ir.Buffer(a.buffer.id, a.buffer.dtype, (max(prod(a.buffer.shape), 1),), a.buffer.scope)
+        return ir.Access(buffer, (self.affine(a.flat()),), guard, a.fill)
 
     def always_holds(self, guard: Guard) -> bool:
         return not guard[0].gather and always(guard, self.extents)
 
 
-def _coefficients(stages: tuple[Stage, ...], places: list[Affine], always_holds: Callable[[Guard], bool]) -> list[dict[int, int]]:
+def _coefficients(
+    stages: tuple[ir.Stage, ...], places: list[ir.Affine], always_holds: Callable[[Guard], bool],
+) -> list[dict[int, int]]:
     """Return the coefficients of every index expression in the stages."""
     values = walk(roots(stages))
     accesses = [*(v.attr for v in values if v.op == "load"), *(s.access for stage in stages for s in stage.stores)]
@@ -194,24 +181,24 @@ def _coefficients(stages: tuple[Stage, ...], places: list[Affine], always_holds:
     return [dict(p.terms) for p in places]
 
 
-def _merge(axes: tuple[Axis, ...], coefficients: list[dict[int, int]], gone: set[int]) -> tuple[Axis, ...]:
+def _merge(axes: tuple[ir.Axis, ...], coefficients: list[dict[int, int]], gone: set[int]) -> tuple[ir.Axis, ...]:
     """Merge adjacent axes if every index steps through the outer one as a continuation of the inner one."""
-    out: list[Axis] = []
+    out: list[ir.Axis] = []
     for a in reversed(axes):
         if a.extent == 1:
             gone.add(a.id)
             continue
         if out and all(t.get(a.id, 0) == out[-1].extent * t.get(out[-1].id, 0) for t in coefficients):
             gone.add(a.id)
-            out[-1] = Axis(out[-1].id, out[-1].extent * a.extent)
+            out[-1] = ir.Axis(out[-1].id, out[-1].extent * a.extent)
         else:
             out.append(a)
     return tuple(reversed(out))
 
 
 def _simplify(
-    shared: tuple[Axis, ...], stages: tuple[Stage, ...], exports: dict[int, tuple[Buffer, Affine]],
-    outside: dict[int, tuple[Buffer, Affine]], extents: dict[int, int],
+    shared: tuple[ir.Axis, ...], stages: tuple[ir.Stage, ...], exports: dict[int, tuple[ir.Buffer, ir.Affine]],
+    outside: dict[int, tuple[ir.Buffer, ir.Affine]], extents: dict[int, int],
 ) -> Part:
     """Return a Part with merged axes and flat accesses."""
     rewriter = _Rewriter(outside, extents)
@@ -221,8 +208,8 @@ def _simplify(
     gone = rewriter.gone
     merged = _merge(shared, coefficients, gone)
     # an axis in the lists of several stages must merge the same way in all of them
-    own: dict[tuple[Axis, ...], tuple[Axis, ...]] = {}
-    axes_with: dict[int, tuple[Axis, ...]] = {}
+    own: dict[tuple[ir.Axis, ...], tuple[ir.Axis, ...]] = {}
+    axes_with: dict[int, tuple[ir.Axis, ...]] = {}
     for stage in stages:
         clash = any(axes_with.get(a.id, stage.axes) != stage.axes for a in stage.axes)
         for a in stage.axes:
@@ -233,13 +220,13 @@ def _simplify(
     for stage in stages:
         axes = own[stage.axes]
         reductions = tuple(replace(r, axes=axes, value=rewriter.value(r.value)) for r in stage.reductions)
-        new.append(Stage(axes, reductions, tuple(rewriter.store(s) for s in stage.stores)))
+        new.append(ir.Stage(axes, reductions, tuple(rewriter.store(s) for s in stage.stores)))
     moved_exports = {k: (b, rewriter.affine(p)) for k, (b, p) in exports.items()}
     ordered = any(s.adds or _collides(s, merged) for stage in new for s in stage.stores)
     return Part(merged, tuple(new), moved_exports, ordered)
 
 
-def _collides(store: Store, shared: tuple[Axis, ...]) -> bool:
+def _collides(store: ir.Store, shared: tuple[ir.Axis, ...]) -> bool:
     """Return whether two shared iterations may write the same element."""
     terms = dict(store.access.index[0].terms)
     if store.mode == "own":
@@ -247,27 +234,27 @@ def _collides(store: Store, shared: tuple[Axis, ...]) -> bool:
     return bool(store.access.index[0].gather) or any(a.id not in terms for a in shared)
 
 
-def iteration_number(axes: tuple[Axis, ...]) -> Affine:
+def iteration_number(axes: tuple[ir.Axis, ...]) -> ir.Affine:
     """Return the number of an iteration of some axes, the last of which runs fastest."""
-    step, place = 1, Affine()
+    step, place = 1, ir.Affine()
     for a in reversed(axes):
-        place = place.plus(along(a, step))
+        place = place.plus(ir.along(a, step))
         step *= a.extent
     return place
 
 
-def split_by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
+def split_by_stage(part: Part, number: int) -> tuple[list[Part], list[ir.Buffer]]:
     """Return (parts of one stage each, new scratch buffers, numbered from ``number`` on).
 
     A part has either reductions or stores, except if the stores read a running fold and may run in any order.
     """
-    place, rows = iteration_number(part.shared), size_of(part.shared)
-    replacements: dict[int, Value] = {}
+    place, rows = iteration_number(part.shared), ir.size_of(part.shared)
+    replacements: dict[int, ir.Value] = {}
     parts: list[Part] = []
-    scratch: list[Buffer] = []
+    scratch: list[ir.Buffer] = []
 
-    def reserve(r: Reduction, size: int) -> Buffer:
-        scratch.append(Buffer(number + len(scratch), r.dtype, (max(size, 1),), "kernel"))
+    def reserve(r: ir.Reduction, size: int) -> ir.Buffer:
+        scratch.append(ir.Buffer(number + len(scratch), r.dtype, (max(size, 1),), "kernel"))
         return scratch[-1]
 
     for stage in part.stages:
@@ -277,31 +264,31 @@ def split_by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
             stores = tuple(map(change.store, stage.stores))
             if part.ordered:  # partial results go through scratch, too
                 all_axes = (*part.shared, *stage.axes)
-                partial_stores: list[Store] = []
+                partial_stores: list[ir.Store] = []
                 for r in reductions:
-                    partial_result = Access(reserve(r, size_of(all_axes)), (iteration_number(all_axes),))
-                    partial_stores.append(Store(partial_result, Value("acc", (), r.dtype, r.id)))
-                    replacements[r.id] = Value("load", (), r.dtype, partial_result)
-                parts.append(Part(part.shared, (Stage(stage.axes, reductions, tuple(partial_stores)),), {}, False))
+                    partial_result = ir.Access(reserve(r, ir.size_of(all_axes)), (iteration_number(all_axes),))
+                    partial_stores.append(ir.Store(partial_result, ir.Value("acc", (), r.dtype, r.id)))
+                    replacements[r.id] = ir.Value("load", (), r.dtype, partial_result)
+                parts.append(Part(part.shared, (ir.Stage(stage.axes, reductions, tuple(partial_stores)),), {}, False))
                 stores = tuple(map(Rewriter(replacements).store, stores))
-                parts.append(Part(all_axes, (Stage((), (), stores),), {}, True))
+                parts.append(Part(all_axes, (ir.Stage((), (), stores),), {}, True))
             else:
-                parts.append(Part(part.shared, (Stage(stage.axes, reductions, stores),), {}, False))
+                parts.append(Part(part.shared, (ir.Stage(stage.axes, reductions, stores),), {}, False))
             continue
         if reductions:
             exports = {r.id: part.exports.get(r.id) or (reserve(r, rows), place) for r in reductions}
-            parts.append(Part(part.shared, (Stage(stage.axes, reductions),), exports, False))
+            parts.append(Part(part.shared, (ir.Stage(stage.axes, reductions),), exports, False))
             for r in reductions:
                 buffer, at = exports[r.id]
-                replacements[r.id] = Value("load", (), r.dtype, Access(buffer, (at,)))
+                replacements[r.id] = ir.Value("load", (), r.dtype, ir.Access(buffer, (at,)))
             change = Rewriter(replacements)
         if stage.stores:
             stores = tuple(map(change.store, stage.stores))
-            parts.append(Part((*part.shared, *stage.axes), (Stage((), (), stores),), {}, part.ordered))
+            parts.append(Part((*part.shared, *stage.axes), (ir.Stage((), (), stores),), {}, part.ordered))
     return parts, scratch
 
 
-def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -> tuple[Store, ...] | None:
+def join_axes(stores: tuple[ir.Store, ...], axes: tuple[ir.Axis, ...], joined: ir.Axis) -> tuple[ir.Store, ...] | None:
     """Return the stores with ``joined`` in place of ``axes`` (last fastest), or None if an index needs them separately."""
     ids = {a.id for a in axes}
     steps, step = {}, 1
@@ -309,7 +296,7 @@ def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -
         steps[axis.id] = step
         step *= axis.extent
 
-    def affine(index: Affine) -> Affine | None:
+    def affine(index: ir.Affine) -> ir.Affine | None:
         terms = dict(index.terms)
         coefs = {i: terms.pop(i) for i in ids & set(terms)}
         unit = next((c // steps[i] for i, c in coefs.items() if steps[i] and c % steps[i] == 0), 0)
@@ -317,30 +304,32 @@ def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -
             return None if coefs or index.gather else index
         if unit:
             terms[joined.id] = unit
-        return Affine(index.const, tuple(sorted(terms.items())))
+        return ir.Affine(index.const, tuple(sorted(terms.items())))
 
-    def access(a: Access) -> Access | None:
+    def access(a: ir.Access) -> ir.Access | None:
         if any(set(dict(g.terms)) & ids or g.gather for g, _, _ in a.guard):
             return None
         flat = affine(a.flat())
         if flat is None:
             return None
-        return Access(Buffer(a.buffer.id, a.buffer.dtype, (prod(a.buffer.shape),), a.buffer.scope), (flat,), a.guard, a.fill)
+        buffer = ir.Buffer(a.buffer.id, a.buffer.dtype, (prod(a.buffer.shape),), a.buffer.scope)
+        return ir.Access(buffer, (flat,), a.guard, a.fill)
 
-    memo: dict[int, Value] = {}
+    memo: dict[int, ir.Value] = {}
     for v in walk([s.value for s in stores]):
         attr = access(v.attr) if v.op == "load" else affine(v.attr) if v.op == "index" else v.attr
         if attr is None and v.attr is not None:
             return None
         memo[id(v)] = replace(v, args=tuple([memo[id(a)] for a in v.args]), attr=attr)
     places = [access(s.access) for s in stores]
-    return tuple([Store(p, memo[id(s.value)], s.mode) for p, s in zip(places, stores, strict=True) if p]) if all(places) else None
+    new = [ir.Store(p, memo[id(s.value)], s.mode) for p, s in zip(places, stores, strict=True) if p]
+    return tuple(new) if all(places) else None
 
 
-def work(stores: tuple[Store, ...]) -> int:
+def work(stores: tuple[ir.Store, ...]) -> int:
     """Return about how many instructions the stores take for one vector."""
     free = ("const", "acc", "scalar")
     values = each([s.value for s in stores])
     return len(stores) + sum(
-        0 if v.op in free else 30 if v.op in MACHINE_OPERATIONS and MACHINE_OPERATIONS[v.op].costly else 1 for v in values
+        0 if v.op in free else 30 if v.op in ir.MACHINE_OPERATIONS and ir.MACHINE_OPERATIONS[v.op].costly else 1 for v in values
     )

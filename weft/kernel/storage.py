@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from weft.dtypes.formats import Format
-from weft.kernel.expressions import Rewriter
+from weft.kernel.expressions import Rewriter, may_collide
 from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
 
 RELAYOUT = "relay"  # the name of kernels that only copy an array into another memory order
@@ -63,18 +63,11 @@ def _order_by_stores(axes: tuple[Axis, ...], stages: list[Any]) -> tuple[Axis, .
     stores: list[Store] = [s for stage in stages for s in stage.stores]
     free = all(isinstance(stage, Stage) and not stage.axes and not stage.reductions for stage in stages)
     ordered = [s for s in stores if s.access.buffer.order]
-    if not free or not ordered or not all(_writes_disjoint(s, axes) for s in stores):
+    if not free or not ordered or any(s.adds or may_collide(s, axes) for s in stores):
         return axes
     widest = max(ordered, key=lambda s: s.access.buffer.dtype.bytes)
     steps = dict(widest.access.flat().terms)
     return tuple(sorted(axes, key=lambda a: -abs(steps.get(a.id, 0))))
-
-
-def _writes_disjoint(store: Store, axes: tuple[Axis, ...]) -> bool:
-    """Return whether it is certain that no two iterations write the same element."""
-    used = {a for index in store.access.index for a, _ in index.terms}
-    plain = store.mode == "set" and not any(index.gather for index in store.access.index)
-    return store.mode == "own" or plain and all(a.extent <= 1 or a.id in used for a in axes)
 
 
 def relay(shape: tuple[int, ...], dtype: Format) -> Kernel:

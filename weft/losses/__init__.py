@@ -18,7 +18,7 @@ from weft.functions.indexing.where import where
 from weft.functions.shape.axes import expand_dims
 from weft.graph import source_lines
 from weft.graph.primitives.table import TABLE
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_module
 
 __all__ = [
     "binary_cross_entropy_with_logits", "check_labels", "cosine", "cross_entropy", "hinge", "huber", "kl_div", "l1", "mse",
@@ -58,9 +58,6 @@ def cross_entropy(
     IndexError
         A label of pending labels, or of labels inside a jitted function, is not a class: raised when the loss is computed.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> loss = wf.losses.cross_entropy(wf.array([[0.0, 0.0]]), wf.array([1]))
     >>> round(float(loss), 4)
     0.6931
@@ -155,8 +152,6 @@ def binary_cross_entropy_with_logits(logits: Array, target: Any, pos_weight: Any
     -------
     (), or the shape of ``logits`` with reduction "none"
 
-    Examples
-    --------
     >>> round(float(wf.losses.binary_cross_entropy_with_logits(wf.array([0.0, 9.0]), wf.array([0.0, 1.0]))), 4)
     0.3466
     """
@@ -180,8 +175,6 @@ def hinge(prediction: Array, target: Any, margin: float = 1.0, squared: bool = F
     margin : float
     squared : bool
 
-    Examples
-    --------
     >>> float(wf.losses.hinge(wf.array([0.5, 2.0]), wf.array([1.0, 1.0])))
     0.25
     """
@@ -206,8 +199,6 @@ def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = No
     LabelError
         A label is not in 0..classes-1.
 
-    Examples
-    --------
     >>> import numpy as np, weft as wf
     >>> wf.losses.check_labels(np.array([0, 2]), 3)
     """
@@ -238,8 +229,6 @@ def mse(prediction: Array, target: Any, reduction: str = "mean") -> Array:
         The shapes differ (they are not broadcast: a (N,) target with (N, 1) predictions is a common mistake); ``reduction``
         is unknown.
 
-    Examples
-    --------
     >>> float(wf.losses.mse(wf.array([1.0, 2.0]), wf.array([1.0, 4.0])))
     2.0
     """
@@ -251,8 +240,6 @@ def mse(prediction: Array, target: Any, reduction: str = "mean") -> Array:
 def l1(prediction: Array, target: Any, reduction: str = "mean") -> Array:
     """Return the mean of the absolute differences.
 
-    Examples
-    --------
     >>> float(wf.losses.l1(wf.array([1.0, 2.0]), wf.array([1.0, 4.0])))
     1.0
     """
@@ -274,8 +261,6 @@ def huber(prediction: Array, target: Any, delta: float = 1.0, reduction: str = "
     ShapeError, ValueError
         The shapes differ; ``reduction`` is unknown; ``delta`` is not positive.
 
-    Examples
-    --------
     >>> float(wf.losses.huber(wf.array([1.0, 2.0]), wf.array([1.0, 4.0])))
     0.75
     """
@@ -309,8 +294,6 @@ def kl_div(input: Array, target: Any, reduction: str = "batchmean", log_target: 
     ShapeError, ValueError
         The shapes differ, or have no rows; ``reduction`` is unknown.
 
-    Examples
-    --------
     >>> p = wf.array([[0.5, 0.5]])
     >>> float(wf.losses.kl_div(wf.log(p), p))
     0.0
@@ -345,8 +328,6 @@ def cosine(prediction: Array, target: Any, dim: int = -1, eps: float = 1e-8, red
     ShapeError, AxisError, ValueError
         The shapes differ; there is no such axis; ``reduction`` is unknown.
 
-    Examples
-    --------
     >>> float(wf.losses.cosine(wf.array([[1.0, 0.0]]), wf.array([[0.0, 2.0]])))
     1.0
     """
@@ -380,4 +361,4 @@ def reduce_loss(name: str, x: Array, reduction: str, like: Array) -> Array:
     return to_storage_dtype(x if reduction == "none" else x.mean() if reduction == "mean" else x.sum(), like)
 
 
-complete_docs(mse, l1, huber, cosine, hinge, kl_div, binary_cross_entropy_with_logits)
+complete_module(globals(), (mse, l1, huber, cosine, hinge, kl_div, binary_cross_entropy_with_logits))

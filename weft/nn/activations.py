@@ -112,9 +112,6 @@ def _float(x: Any) -> Array:
     return wrap(floating(as_node(x)))
 
 
-# ---- piecewise linear
-
-
 @_activation("wf.array([-2.0, 0.0, 3.0])", "[0.0, 0.0, 1.0]", "McCulloch, Pitts: A logical calculus. 1943.", exact=True)
 def step(x: Any) -> Array:
     """Return 1 above 0, else 0; the gradient is 0 everywhere."""
@@ -188,9 +185,6 @@ def prelu(x: Any, weight: Any) -> Array:
     """Return x above 0, ``weight * x`` below, with a learned weight."""
     x = _float(x)
     return where(x > 0, x, x * channels(weight, x, "prelu"))
-
-
-# ---- exponentials
 
 
 @_activation("wf.array([-1.0, 2.0])", "[-0.6321, 2.0]", "Clevert et al.: Exponential linear units. 2015.")
@@ -331,9 +325,6 @@ def acon_c(x: Any, beta: Any = 1.0, p1: Any = 1.0, p2: Any = 0.0) -> Array:
     return difference * sigmoid(difference * beta) + x * p2
 
 
-# ---- along an axis
-
-
 def _shift(x: Array, dim: int, name: str) -> Array:
     """Subtract the maximum along ``dim``, as a constant for gradients."""
     if not -x.ndim <= dim < x.ndim:
@@ -368,9 +359,6 @@ def channels(weight: Any, x: Array, name: str) -> Any:
     if weight.ndim != 1 or x.ndim < 2 or x.shape[1] != weight.size:
         raise ShapeError(f"{name}: parameters of shape {weight.shape} do not fit the channels (axis 1) of x {x.shape}")
     return weight.reshape((1, -1) + (1,) * (x.ndim - 2))
-
-
-# ---- layers
 
 
 def _layer(name: str, function: Callable[..., Array], example: str = "") -> type[Module]:
@@ -444,8 +432,6 @@ class PReLU(Module):
     ShapeError
         ``num_parameters`` is not positive; called: it is neither 1 nor the number of channels.
 
-    Examples
-    --------
     >>> wf.nn.PReLU()(wf.array([-1.0, 2.0])).tolist()
     [-0.25, 2.0]
     """
@@ -464,8 +450,6 @@ class AconA(Module):
 
     Ma et al.: Activate or not, learning customized activation. 2021.
 
-    Examples
-    --------
     >>> wf.nn.AconA(3)(wf.ones((2, 3))).shape
     (2, 3)
     """
@@ -493,8 +477,6 @@ class AconB(AconA):
     ----------
     p : float, the initial slope of the lower branch
 
-    Examples
-    --------
     >>> wf.nn.AconB(3)(wf.ones((2, 3))).shape
     (2, 3)
     """
@@ -514,8 +496,6 @@ class AconC(AconA):
 
     Ma et al.: Activate or not, learning customized activation. 2021.
 
-    Examples
-    --------
     >>> sorted(wf.nn.AconC(3).parameters())
     ['beta', 'p1', 'p2']
     """

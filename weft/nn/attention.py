@@ -21,6 +21,7 @@ from weft.nn.init import xavier_uniform
 from weft.nn.linear import Linear, linear
 from weft.nn.module import Module
 from weft.nn.size_arguments import extents
+from weft.process.docstrings import complete_module
 
 FLOAT32 = np.dtype(np.float32)
 STORED = 1 << 21  # scores of all heads, up to which they are stored (8 MB of float32) for the derivatives to reuse
@@ -59,9 +60,6 @@ def scaled_dot_product_attention(
     ShapeError, DTypeError, ValueError
         Shapes or dtypes do not fit; ``dropout_p`` is outside [0, 1]; ``attn_mask`` together with ``is_causal``.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> x = wf.random.normal(size=(2, 4, 7, 8))
     >>> wf.nn.scaled_dot_product_attention(x, x, x, is_causal=True).shape
     (2, 4, 7, 8)
@@ -163,8 +161,7 @@ def compute_attention_and_weights(
             scores = scores + mask.astype(scores.dtype)
     if allowed is not None:
         scores = where(allowed, scores, -math.inf)
-    weights = _softmax(scores)
-    weights = dropout(weights, dropout_p)
+    weights = dropout(_softmax(scores), dropout_p)
     out = weights @ value
     return out if out.dtype == dtype else out.astype(dtype), weights
 
@@ -217,9 +214,6 @@ def _repeat_heads(a: Array, times: int) -> Array:
     return many.reshape((*batch, heads * times, length, width))
 
 
-# ---- layers
-
-
 class MultiHeadAttention(Module):
     """Attention in several heads, each with its own projections, combined by an output projection.
 
@@ -243,9 +237,6 @@ class MultiHeadAttention(Module):
         A width is not positive or not a multiple; arrays or masks do not fit; ``dropout`` is outside [0, 1]; a mask has a
         wrong dtype.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> layer = wf.nn.MultiHeadAttention(16, 4)
     >>> layer(wf.ones((2, 5, 16)), is_causal=True).shape
     (2, 5, 16)
@@ -384,3 +375,6 @@ class MultiHeadAttention(Module):
 def _invert(mask: Any) -> Array:
     mask = asarray(mask)
     return ~mask if mask.dtype.kind == "b" else mask
+
+
+complete_module(globals())

@@ -11,6 +11,7 @@ from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
 from weft.nn.module_tree import ModuleTree, find_modules
 from weft.nn.size_arguments import whole
+from weft.process.docstrings import complete_module
 
 
 class Sequential(Module):
@@ -28,9 +29,6 @@ class Sequential(Module):
     TypeError, ValueError
         A layer is not callable; a name is in use, is a number, or contains a dot.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> net = wf.nn.Sequential(wf.nn.Linear(3, 8), wf.nn.Tanh(), wf.nn.Linear(8, 1))
     >>> net(wf.ones((5, 3))).shape
     (5, 1)
@@ -179,9 +177,6 @@ class Residual(Module):
     ValueError, ShapeError
         There is no layer; called: the shapes of the two terms differ.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.nn.Residual(wf.nn.Linear(4, 4), wf.nn.ReLU())(wf.ones((2, 4))).shape
     (2, 4)
     """
@@ -215,9 +210,6 @@ class Lambda(Module):
     TypeError
         ``function`` is not callable.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.nn.Lambda(lambda x: x * 2)(wf.ones(2)).tolist()
     [2.0, 2.0]
     """
@@ -233,3 +225,6 @@ class Lambda(Module):
 
     def extra_repr(self) -> str:
         return getattr(self.function, "__name__", repr(self.function))
+
+
+complete_module(globals())

@@ -15,7 +15,7 @@ from weft.functions.statistics.pad import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.settings import asked
-from weft.nn.module import Module, describe_variants, uniform_parameter
+from weft.nn.module import Module, derive_variants, describe_variants, uniform_parameter
 from weft.nn.size_arguments import check_can_infer, each, extents, images, whole
 from weft.process.docstrings import complete_docs
 
@@ -153,8 +153,6 @@ def conv2d(
     ShapeError
         Ranks or channels do not fit, or the window is larger than the padded image.
 
-    Examples
-    --------
     >>> wf.nn.conv2d(wf.ones((2, 1, 8, 8)), wf.ones((10, 1, 3, 3)), padding=1).shape
     (2, 10, 8, 8)
     """
@@ -200,8 +198,6 @@ def conv_transpose2d(
     ShapeError
         Ranks or channels do not fit, or ``output_padding`` is not below stride or dilation.
 
-    Examples
-    --------
     >>> wf.nn.conv_transpose2d(wf.ones((1, 4, 5, 5)), wf.ones((4, 2, 2, 2)), stride=2).shape
     (1, 2, 10, 10)
     """
@@ -230,9 +226,6 @@ describe_variants(
     conv_transpose2d, conv_transpose1d, conv_transpose3d,
     example="(wf.ones((1, 2, {4})), wf.ones((2, 3, {2})), stride=2)", shape="(1, 3, {8})",
 )
-
-
-# ---- layers
 
 
 class _Conv(Module):
@@ -302,8 +295,6 @@ class Conv2d(_Conv):
     ValueError
         ``padding_mode`` is unknown.
 
-    Examples
-    --------
     >>> wf.nn.Conv2d(1, 10, 3, padding=1)(wf.ones((2, 1, 8, 8))).shape
     (2, 10, 8, 8)
     """
@@ -326,14 +317,6 @@ class Conv2d(_Conv):
         return convolve(name, n, x, weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
-class Conv1d(Conv2d):
-    spatial = 1
-
-
-class Conv3d(Conv2d):
-    spatial = 3
-
-
 class ConvTranspose2d(_Conv):
     """Apply :func:`weft.nn.conv_transpose2d`; the weights start uniform in +-1/sqrt(fan_in), as in PyTorch.
 
@@ -348,8 +331,6 @@ class ConvTranspose2d(_Conv):
     TraceError
         The first batch is inside jit or grad, and ``in_channels`` was left out.
 
-    Examples
-    --------
     >>> wf.nn.ConvTranspose2d(4, 2, 2, stride=2)(wf.ones((1, 4, 5, 5))).shape
     (1, 2, 10, 10)
     """
@@ -371,16 +352,6 @@ class ConvTranspose2d(_Conv):
         )
 
 
-class ConvTranspose1d(ConvTranspose2d):
-    spatial = 1
-
-
-class ConvTranspose3d(ConvTranspose2d):
-    spatial = 3
-
-
 complete_docs(Conv2d, ConvTranspose2d)
-describe_variants(Conv2d, Conv1d, Conv3d, example="(2, 3, 3, padding=1)(wf.ones((1, 2, {4})))", shape="(1, 3, {4})")
-describe_variants(
-    ConvTranspose2d, ConvTranspose1d, ConvTranspose3d, example="(2, 3, 2, stride=2)(wf.ones((1, 2, {4})))", shape="(1, 3, {8})"
-)
+Conv1d, Conv3d = derive_variants(Conv2d, "2, 3, 3, padding=1", "(1, 3, {4})")
+ConvTranspose1d, ConvTranspose3d = derive_variants(ConvTranspose2d, "2, 3, 2, stride=2", "(1, 3, {8})")

@@ -8,7 +8,7 @@ from weft.array import Array
 from weft.functions import random
 from weft.functions.creation.fill import asarray
 from weft.functions.indexing.where import where
-from weft.nn.module import Module, describe_variants
+from weft.nn.module import Module, derive_variants
 from weft.nn.size_arguments import images
 from weft.process.docstrings import complete_docs
 
@@ -33,8 +33,6 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Array:
     ValueError
         ``p`` is not in [0, 1].
 
-    Examples
-    --------
     >>> wf.nn.dropout(wf.ones(4), p=0.5, training=False).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
@@ -57,8 +55,6 @@ def _drop(x: Array, p: float, shape: tuple[int, ...]) -> Array:
 class Dropout(Module):
     """Apply :func:`weft.nn.dropout` in training mode (``train()``); return ``x`` in evaluation mode (``eval()``).
 
-    Examples
-    --------
     >>> wf.nn.Dropout(0.5).eval()(wf.ones(2)).tolist()
     [1.0, 1.0]
     """
@@ -87,8 +83,6 @@ class Dropout2d(Dropout):
     ValueError, ShapeError
         ``p`` is not in [0, 1]; called: ``x`` is not a batch of images.
 
-    Examples
-    --------
     >>> wf.nn.Dropout2d(0.5).eval()(wf.ones((1, 2, 1, 1))).tolist()
     [[[[1.0]], [[1.0]]]]
     """
@@ -101,13 +95,5 @@ class Dropout2d(Dropout):
         return _drop(x, self.p, (*x.shape[:2], *(1,) * self.spatial)) if self.training else x
 
 
-class Dropout1d(Dropout2d):
-    spatial = 1
-
-
-class Dropout3d(Dropout2d):
-    spatial = 3
-
-
 complete_docs(dropout, Dropout, Dropout2d)
-describe_variants(Dropout2d, Dropout1d, Dropout3d, example="(0.5)(wf.ones((1, 2, {4})))", shape="(1, 2, {4})")
+Dropout1d, Dropout3d = derive_variants(Dropout2d, "0.5", "(1, 2, {4})")

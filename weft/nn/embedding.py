@@ -15,6 +15,7 @@ from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
 from weft.nn.module import Module
 from weft.nn.size_arguments import extents
+from weft.process.docstrings import complete_module
 
 
 def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Array:
@@ -39,9 +40,6 @@ def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Arra
     IndexError
         An index is out of range: raised immediately for computed indices, otherwise when the rows are read.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.nn.embedding(wf.array([2, 0]), wf.array([[1.0], [2.0], [3.0]])).tolist()
     [[3.0], [1.0]]
     """
@@ -85,9 +83,6 @@ class Embedding(Module):
     DTypeError
         Called: ``input`` does not contain integers.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.nn.Embedding(10, 4)(wf.array([[1, 2, 3], [3, 0, 9]])).shape
     (2, 3, 4)
     """
@@ -105,3 +100,6 @@ class Embedding(Module):
 
     def forward(self, input: Any) -> Array:
         return embedding(input, self.weight, self.padding_idx)
+
+
+complete_module(globals())

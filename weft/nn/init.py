@@ -19,7 +19,7 @@ from weft.functions.creation.fill import asarray, full
 from weft.functions.elementwise.composed import clip
 from weft.functions.elementwise.ufuncs import erf
 from weft.nn.size_arguments import whole
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_module
 
 __all__ = [
     "calculate_gain", "constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "kaiming_normal",
@@ -57,8 +57,6 @@ def constant(shape: Shape, val: float) -> Array:
         An Array stands for its shape and dtype; otherwise the dtype is float32.
     val : float
 
-    Examples
-    --------
     >>> wf.nn.init.constant((2,), 0.5).tolist()
     [0.5, 0.5]
     """
@@ -69,8 +67,6 @@ def constant(shape: Shape, val: float) -> Array:
 def zeros(shape: Shape) -> Array:
     """Return an array of zeros.
 
-    Examples
-    --------
     >>> wf.nn.init.zeros(2).tolist()
     [0.0, 0.0]
     """
@@ -80,8 +76,6 @@ def zeros(shape: Shape) -> Array:
 def ones(shape: Shape) -> Array:
     """Return an array of ones.
 
-    Examples
-    --------
     >>> wf.nn.init.ones(2).tolist()
     [1.0, 1.0]
     """
@@ -95,8 +89,6 @@ def uniform(shape: Shape, a: float = 0.0, b: float = 1.0) -> Array:
     ----------
     a, b : float, the bounds
 
-    Examples
-    --------
     >>> wf.nn.init.uniform((3, 2), -1.0, 1.0).shape
     (3, 2)
     """
@@ -110,8 +102,6 @@ def normal(shape: Shape, mean: float = 0.0, std: float = 1.0) -> Array:
     ----------
     mean, std : float
 
-    Examples
-    --------
     >>> wf.nn.init.normal((3, 2), std=0.1).shape
     (3, 2)
     """
@@ -131,8 +121,6 @@ def truncated_normal(shape: Shape, mean: float = 0.0, std: float = 1.0, a: float
     ValueError
         ``a`` is not below ``b``, ``std`` is not above 0, or the distribution has almost no mass between the bounds.
 
-    Examples
-    --------
     >>> bool((abs(wf.nn.init.truncated_normal((100,))) <= 2).all())
     True
     """
@@ -185,9 +173,6 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     ValueError
         ``nonlinearity`` is unknown.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> round(wf.nn.init.calculate_gain("relu"), 4)
     1.4142
     """
@@ -217,8 +202,6 @@ def xavier_uniform(shape: Shape, gain: float = 1.0) -> Array:
     ShapeError
         The shape has fewer than two dimensions, or no elements.
 
-    Examples
-    --------
     >>> wf.nn.init.xavier_uniform((4, 3)).shape
     (4, 3)
     """
@@ -231,8 +214,6 @@ def xavier_normal(shape: Shape, gain: float = 1.0) -> Array:
 
     Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks. 2010.
 
-    Examples
-    --------
     >>> wf.nn.init.xavier_normal((4, 3)).shape
     (4, 3)
     """
@@ -262,8 +243,6 @@ def kaiming_uniform(shape: Shape, a: float = 0.0, mode: str = "fan_in", nonlinea
     ShapeError, ValueError
         The shape has fewer than two dimensions, or no elements; ``mode`` or ``nonlinearity`` is unknown.
 
-    Examples
-    --------
     >>> wf.nn.init.kaiming_uniform((4, 3), nonlinearity="relu").shape
     (4, 3)
     """
@@ -276,8 +255,6 @@ def kaiming_normal(shape: Shape, a: float = 0.0, mode: str = "fan_in", nonlinear
 
     He et al.: Delving deep into rectifiers. 2015.
 
-    Examples
-    --------
     >>> wf.nn.init.kaiming_normal((4, 3)).shape
     (4, 3)
     """
@@ -289,8 +266,6 @@ def lecun_uniform(shape: Shape) -> Array:
 
     LeCun et al.: Efficient backprop. 1998.
 
-    Examples
-    --------
     >>> wf.nn.init.lecun_uniform((4, 3)).shape
     (4, 3)
     """
@@ -303,8 +278,6 @@ def lecun_normal(shape: Shape) -> Array:
 
     Klambauer et al.: Self-normalizing neural networks. 2017.
 
-    Examples
-    --------
     >>> wf.nn.init.lecun_normal((4, 3)).shape
     (4, 3)
     """
@@ -316,8 +289,6 @@ def orthogonal(shape: Shape, gain: float = 1.0) -> Array:
 
     Saxe et al.: Exact solutions to the nonlinear dynamics of learning in deep linear neural networks. 2013.
 
-    Examples
-    --------
     >>> w = wf.nn.init.orthogonal((2, 3))
     >>> abs(w @ w.T).numpy().round(3).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -334,7 +305,8 @@ def orthogonal(shape: Shape, gain: float = 1.0) -> Array:
 glorot_uniform, glorot_normal = xavier_uniform, xavier_normal
 he_uniform, he_normal = kaiming_uniform, kaiming_normal
 
-complete_docs(constant, zeros, ones, uniform, normal, truncated_normal)
-complete_docs(xavier_uniform, xavier_normal, lecun_uniform, lecun_normal, orthogonal)
-complete_docs(xavier_uniform, kaiming_uniform)
-complete_docs(kaiming_uniform, kaiming_normal)
+
+complete_module(
+    globals(), (constant, zeros, ones, uniform, normal, truncated_normal), (xavier_uniform, xavier_normal, lecun_uniform,
+    lecun_normal, orthogonal), (xavier_uniform, kaiming_uniform), (kaiming_uniform, kaiming_normal),
+)

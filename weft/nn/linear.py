@@ -34,8 +34,6 @@ def linear(x: Any, weight: Array, bias: Array | None = None) -> Array:
     ShapeError
         The last dimension of ``x`` is not ``in_features``, or the bias has another shape.
 
-    Examples
-    --------
     >>> wf.nn.linear(wf.ones((2, 3)), wf.ones((4, 3))).shape
     (2, 4)
     """
@@ -70,8 +68,6 @@ def bilinear(input1: Any, input2: Any, weight: Array, bias: Array | None = None)
     ShapeError
         The inputs do not agree up to their last dimension, or do not fit the weight.
 
-    Examples
-    --------
     >>> wf.nn.bilinear(wf.ones((2, 3)), wf.ones((2, 4)), wf.ones((5, 3, 4))).shape
     (2, 5)
     """
@@ -104,8 +100,6 @@ class Linear(Module):
     TraceError
         The first batch is inside jit or grad, and the width of the input was left out.
 
-    Examples
-    --------
     >>> wf.nn.Linear(3, 2)(wf.ones((5, 3))).shape
     (5, 2)
     >>> wf.nn.Linear(out_features=2)(wf.ones((5, 7))).shape
@@ -147,8 +141,6 @@ class Bilinear(Module):
     ----------
     in1_features, in2_features : int, or None (the default) to infer them from the first batch
 
-    Examples
-    --------
     >>> wf.nn.Bilinear(3, 4, 5)(wf.ones((2, 3)), wf.ones((2, 4))).shape
     (2, 5)
     """

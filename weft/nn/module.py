@@ -169,6 +169,18 @@ def uniform_parameter(shape: tuple[int, ...], limit: float) -> Array:
     return asarray(random.uniform(-limit, limit, shape))
 
 
+def derive_variants(head: Any, settings: str, shape: str) -> list[Any]:
+    """Return the layers for 1 and for 3 dimensions of a layer ``head`` for 2.
+
+    ``settings``, ``shape`` : arguments of the layer in its example, and the shape of the result, as in :func:`describe_variants`
+    """
+    names = {n: head.__name__.replace("2d", f"{n}d") for n in (1, 3)}
+    common = {"__module__": head.__module__}
+    layers = [type(name, (head,), {**common, "spatial": n, "__qualname__": name}) for n, name in names.items()]
+    describe_variants(head, *layers, example=f"({settings})(wf.ones((1, 2, {{4}})))", shape=shape)
+    return layers
+
+
 def describe_variants(head: Any, *variants: Any, example: str, shape: str) -> None:
     """Document the variants of a layer or function ``head`` for 1 and 3 dimensions.
 
@@ -180,8 +192,6 @@ def describe_variants(head: Any, *variants: Any, example: str, shape: str) -> No
         role = "class" if isinstance(head, type) else "func"
         variant.__doc__ = f"""Variant of :{role}:`{head.__name__}` for x of shape {IMAGE_LAYOUTS[spatial]}.
 
-Examples
---------
 >>> wf.nn.{variant.__name__}{code}.shape
 {value}
 """

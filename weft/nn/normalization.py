@@ -67,8 +67,6 @@ def batch_norm(
     ShapeError
         ``x`` has no channels, the parameters do not fit them, or there is only one value per channel to normalise.
 
-    Examples
-    --------
     >>> x = wf.array([[1.0], [3.0]])
     >>> wf.nn.batch_norm(x, None, None, eps=0.0).tolist()
     [[-1.0], [1.0]]
@@ -111,8 +109,6 @@ def layer_norm(
     ShapeError
         ``x`` does not end in ``normalized_shape``, or the parameters have another shape.
 
-    Examples
-    --------
     >>> wf.nn.layer_norm(wf.array([[1.0, 3.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
@@ -132,8 +128,6 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], weight: Array | None
     weight : of shape ``normalized_shape``, optional
     eps : float, added to the mean square
 
-    Examples
-    --------
     >>> wf.nn.rms_norm(wf.array([[3.0, -3.0]]), 2, eps=0.0).tolist()
     [[1.0, -1.0]]
     """
@@ -170,8 +164,6 @@ def group_norm(x: Any, num_groups: int, weight: Array | None = None, bias: Array
     ShapeError
         ``num_groups`` does not divide the channels, or the parameters do not fit them.
 
-    Examples
-    --------
     >>> wf.nn.group_norm(wf.array([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0, -1.0, 1.0]]
     """
@@ -198,8 +190,6 @@ def instance_norm(x: Any, weight: Array | None = None, bias: Array | None = None
     ShapeError
         ``x`` has no dimension after the channels, or the parameters do not fit the channels.
 
-    Examples
-    --------
     >>> wf.nn.instance_norm(wf.array([[[1.0, 3.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0]]]
     """
@@ -226,8 +216,6 @@ def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.
     ShapeError
         ``x`` has no channels, or ``size`` is not positive.
 
-    Examples
-    --------
     >>> wf.nn.local_response_norm(wf.array([[1.0, 2.0]]), 1, alpha=1.0, beta=1.0).tolist()
     [[0.5, 0.4000000059604645]]
     """
@@ -244,9 +232,6 @@ def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.
 
 complete_docs(batch_norm, layer_norm, group_norm, instance_norm, local_response_norm)
 complete_docs(layer_norm, rms_norm)
-
-
-# ---- layers
 
 
 class _ChannelNorm(Module):
@@ -305,8 +290,6 @@ class BatchNorm2d(_ChannelNorm):
     TraceError
         The first batch is inside jit or grad, and ``num_features`` was left out.
 
-    Examples
-    --------
     >>> wf.nn.BatchNorm2d(3)(wf.ones((2, 3, 4, 4))).shape
     (2, 3, 4, 4)
     """
@@ -349,8 +332,6 @@ class BatchNorm2d(_ChannelNorm):
 class BatchNorm1d(BatchNorm2d):
     """Variant of :class:`BatchNorm2d` for (N, C) or (N, C, L).
 
-    Examples
-    --------
     >>> wf.nn.BatchNorm1d(3)(wf.ones((2, 3))).shape
     (2, 3)
     """
@@ -378,8 +359,6 @@ class LayerNorm(Module):
     ShapeError
         A size is not positive, or ``x`` does not end in ``normalized_shape``.
 
-    Examples
-    --------
     >>> wf.nn.LayerNorm(4)(wf.ones((2, 4))).shape
     (2, 4)
     """
@@ -407,8 +386,6 @@ class RMSNorm(Module):
     eps : float, added to the mean square; 1e-6 for all dtypes, PyTorch's default is that of the dtype, 1.2e-7 for float32
     elementwise_affine : bool, whether there is a weight
 
-    Examples
-    --------
     >>> wf.nn.RMSNorm(4)(wf.ones((2, 4))).shape
     (2, 4)
     """
@@ -440,8 +417,6 @@ class GroupNorm(_ChannelNorm):
     TraceError
         The first batch is inside jit or grad, and ``num_channels`` was left out.
 
-    Examples
-    --------
     >>> wf.nn.GroupNorm(2, 4)(wf.ones((2, 4, 5))).shape
     (2, 4, 5)
     """
@@ -477,8 +452,6 @@ class InstanceNorm2d(_ChannelNorm):
     TraceError
         The first batch is inside jit or grad, and ``num_features`` was left out.
 
-    Examples
-    --------
     >>> wf.nn.InstanceNorm2d(3)(wf.ones((2, 3, 4, 4))).shape
     (2, 3, 4, 4)
     """
@@ -506,8 +479,6 @@ class LocalResponseNorm(Module):
 
     Krizhevsky et al.: ImageNet classification with deep convolutional neural networks. 2012.
 
-    Examples
-    --------
     >>> wf.nn.LocalResponseNorm(5)(wf.ones((1, 8, 4, 4))).shape
     (1, 8, 4, 4)
     """

@@ -18,7 +18,7 @@ from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
 from weft.functions.support.arguments import norm_root, powers
 from weft.graph.primitives import TABLE
-from weft.nn.module import Module, describe_variants
+from weft.nn.module import Module, derive_variants, describe_variants
 from weft.nn.size_arguments import each, extents, images, whole
 from weft.process.docstrings import complete_docs
 
@@ -139,8 +139,6 @@ def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
     ShapeError
         A size is out of range, ``x`` is not a batch of images, or the window does not fit into it.
 
-    Examples
-    --------
     >>> wf.nn.max_pool2d(wf.ones((2, 3, 8, 8)), 2).shape
     (2, 3, 4, 4)
     >>> wf.nn.max_pool2d(wf.ones((2, 6, 8, 8)), (3, 2, 2), stride=(2, 2, 2), padding=(1, 0, 0)).shape
@@ -167,8 +165,6 @@ def avg_pool2d(
     count_include_pad : bool
         Whether padding counts as zeros or is excluded. Positions beyond it (``ceil_mode``) are always excluded.
 
-    Examples
-    --------
     >>> float(wf.nn.avg_pool2d(wf.ones((1, 1, 2, 2)), 2).sum())
     1.0
     """
@@ -204,8 +200,6 @@ def lp_pool2d(
     ShapeError, ValueError
         A size is out of range, ``x`` is not a batch of images, or the window does not fit into it; ``norm_type`` is below 1.
 
-    Examples
-    --------
     >>> wf.nn.lp_pool2d(wf.array([[[[3.0, 0.0], [0.0, -4.0]]]]), 2, 2).tolist()
     [[[[5.0]]]]
     """
@@ -228,9 +222,6 @@ complete_docs(max_pool2d, avg_pool2d, lp_pool2d)
 describe_variants(max_pool2d, max_pool1d, max_pool3d, example="(wf.ones((1, 2, {4})), 2)", shape="(1, 2, {2})")
 describe_variants(avg_pool2d, avg_pool1d, avg_pool3d, example="(wf.ones((1, 2, {4})), 2)", shape="(1, 2, {2})")
 describe_variants(lp_pool2d, lp_pool1d, lp_pool3d, example="(wf.ones((1, 2, {4})), 2, 2)", shape="(1, 2, {2})")
-
-
-# ---- adaptive pooling: regions derived from the size of the result
 
 
 def _output_sizes(name: str, spatial: int, x: Array, output_size: Any) -> tuple[int, ...]:
@@ -312,9 +303,6 @@ def maxout(x: Any, kernel_size: int) -> Array:
     ShapeError
         ``kernel_size`` does not divide the number of channels.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.nn.maxout(wf.array([[1.0, 3.0, 5.0, 2.0]]), 2).tolist()
     [[3.0, 5.0]]
     """
@@ -322,9 +310,6 @@ def maxout(x: Any, kernel_size: int) -> Array:
     if x.ndim < 2 or k < 1 or x.shape[1] % k:
         raise ShapeError(f"maxout: the channels (axis 1) of x {x.shape} must be a multiple of kernel_size={kernel_size!r}")
     return x.reshape((x.shape[0], x.shape[1] // k, k, *x.shape[2:])).max(axis=2)
-
-
-# ---- layers
 
 
 class _Pool(Module):
@@ -340,8 +325,6 @@ class _Pool(Module):
 class MaxPool2d(_Pool):
     """Apply :func:`weft.nn.max_pool2d`.
 
-    Examples
-    --------
     >>> wf.nn.MaxPool2d(2)(wf.ones((1, 1, 4, 4))).shape
     (1, 1, 2, 2)
     """
@@ -353,8 +336,6 @@ class MaxPool2d(_Pool):
 class AvgPool2d(_Pool):
     """Apply :func:`weft.nn.avg_pool2d`.
 
-    Examples
-    --------
     >>> wf.nn.AvgPool2d(2)(wf.ones((1, 1, 4, 4))).shape
     (1, 1, 2, 2)
     """
@@ -373,8 +354,6 @@ class AvgPool2d(_Pool):
 class LPPool2d(_Pool):
     """Apply :func:`weft.nn.lp_pool2d`.
 
-    Examples
-    --------
     >>> wf.nn.LPPool2d(2, 2)(wf.ones((1, 1, 4, 4))).tolist()
     [[[[2.0, 2.0], [2.0, 2.0]]]]
     """
@@ -403,8 +382,6 @@ class AdaptiveAvgPool2d(Module):
     ShapeError
         Called: ``x`` is not a batch of images, or ``output_size`` has entries that are not positive ints.
 
-    Examples
-    --------
     >>> wf.nn.AdaptiveAvgPool2d((2, 3))(wf.ones((1, 4, 7, 9))).shape
     (1, 4, 2, 3)
     """
@@ -422,8 +399,6 @@ class AdaptiveAvgPool2d(Module):
 class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
     """Return the largest element of each region; regions as in :class:`AdaptiveAvgPool2d`.
 
-    Examples
-    --------
     >>> wf.nn.AdaptiveMaxPool2d(2)(wf.ones((1, 4, 7, 9))).shape
     (1, 4, 2, 2)
     """
@@ -446,13 +421,12 @@ class GlobalAvgPool2d(Module):
     ShapeError
         Called: ``x`` is not a batch of images.
 
-    Examples
-    --------
     >>> wf.nn.GlobalAvgPool2d()(wf.ones((2, 3, 4, 4))).shape
     (2, 3)
     """
 
     spatial = 2
+    reduction = "mean"
 
     def __init__(self, keepdims: bool = False) -> None:
         super().__init__()
@@ -461,30 +435,17 @@ class GlobalAvgPool2d(Module):
     def forward(self, x: Any) -> Array:
         x = asarray(x)
         images(type(self).__name__, x.shape, self.spatial)
-        return x.mean(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
+        return getattr(x, self.reduction)(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
 
 
 class GlobalMaxPool2d(GlobalAvgPool2d):
     """Return the largest element of each channel; shapes as in :class:`GlobalAvgPool2d`.
 
-    Examples
-    --------
     >>> wf.nn.GlobalMaxPool2d()(wf.ones((2, 3, 4, 4))).shape
     (2, 3)
     """
 
-    def forward(self, x: Any) -> Array:
-        x = asarray(x)
-        images(type(self).__name__, x.shape, self.spatial)
-        return x.max(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
-
-
-def _derive(cls: type, settings: str, shape: str = "(1, 2, {2})") -> list[Any]:
-    """Return the layers for one and for three dimensions; ``shape`` is that of the example's result."""
-    names = {n: cls.__name__.replace("2d", f"{n}d") for n in (1, 3)}
-    layers = [type(name, (cls,), {"spatial": n, "__module__": __name__, "__qualname__": name}) for n, name in names.items()]
-    describe_variants(cls, *layers, example=f"({settings})(wf.ones((1, 2, {{4}})))", shape=shape)
-    return layers
+    reduction = "max"
 
 
 complete_docs(max_pool2d, MaxPool2d)
@@ -492,13 +453,13 @@ complete_docs(avg_pool2d, AvgPool2d)
 complete_docs(lp_pool2d, LPPool2d)
 complete_docs(AdaptiveAvgPool2d, AdaptiveMaxPool2d)
 complete_docs(GlobalAvgPool2d, GlobalMaxPool2d)
-MaxPool1d, MaxPool3d = _derive(MaxPool2d, "2")
-AvgPool1d, AvgPool3d = _derive(AvgPool2d, "2")
-LPPool1d, LPPool3d = _derive(LPPool2d, "2, 2")
-AdaptiveAvgPool1d, AdaptiveAvgPool3d = _derive(AdaptiveAvgPool2d, "3", "(1, 2, {3})")
-AdaptiveMaxPool1d, AdaptiveMaxPool3d = _derive(AdaptiveMaxPool2d, "3", "(1, 2, {3})")
-GlobalAvgPool1d, GlobalAvgPool3d = _derive(GlobalAvgPool2d, "", "(1, 2)")
-GlobalMaxPool1d, GlobalMaxPool3d = _derive(GlobalMaxPool2d, "", "(1, 2)")
+MaxPool1d, MaxPool3d = derive_variants(MaxPool2d, "2", "(1, 2, {2})")
+AvgPool1d, AvgPool3d = derive_variants(AvgPool2d, "2", "(1, 2, {2})")
+LPPool1d, LPPool3d = derive_variants(LPPool2d, "2, 2", "(1, 2, {2})")
+AdaptiveAvgPool1d, AdaptiveAvgPool3d = derive_variants(AdaptiveAvgPool2d, "3", "(1, 2, {3})")
+AdaptiveMaxPool1d, AdaptiveMaxPool3d = derive_variants(AdaptiveMaxPool2d, "3", "(1, 2, {3})")
+GlobalAvgPool1d, GlobalAvgPool3d = derive_variants(GlobalAvgPool2d, "", "(1, 2)")
+GlobalMaxPool1d, GlobalMaxPool3d = derive_variants(GlobalMaxPool2d, "", "(1, 2)")
 
 
 class MaxOut(Module):
@@ -506,8 +467,6 @@ class MaxOut(Module):
 
     Goodfellow et al.: Maxout networks. 2013.
 
-    Examples
-    --------
     >>> wf.nn.MaxOut(2)(wf.ones((1, 6, 4, 4))).shape
     (1, 3, 4, 4)
     """

@@ -101,6 +101,11 @@ class _Recurrent(Module):
     def _step(self) -> GateStep:
         raise TypeError(f"{type(self).__name__} has no step")
 
+    def forward(self, x: Any, h0: Any = None) -> tuple[Array, Any]:
+        """Return (output of every step, final state of every layer and direction)."""
+        y, (h,) = self._forward(x, None if h0 is None else (h0,))
+        return y, h
+
     def reset_state(self) -> None:
         """Drop the state that a stateful layer keeps: the next batch starts from zeros."""
         if CONTEXT.trace is not None:
@@ -220,8 +225,6 @@ class RNN(_Recurrent):
     TraceError
         The first batch is inside jit or grad, and ``input_size`` was left out.
 
-    Examples
-    --------
     >>> y, h = wf.nn.RNN(3, 5)(wf.ones((7, 2, 3)))
     >>> y.shape, h.shape
     ((7, 2, 5), (1, 2, 5))
@@ -239,11 +242,6 @@ class RNN(_Recurrent):
     def _step(self) -> GateStep:
         return _rnn_step(self.nonlinearity)
 
-    def forward(self, x: Any, h0: Array | None = None) -> tuple[Array, Array]:
-        """Return (output of every step, final state of every layer and direction)."""
-        y, (h,) = self._forward(x, None if h0 is None else (h0,))
-        return y, h
-
 
 class LSTM(_Recurrent):
     """Long short-term memory; gates in the order input, forget, cell, output. Hochreiter and Schmidhuber, 1997.
@@ -257,8 +255,6 @@ class LSTM(_Recurrent):
     TraceError
         The first batch is inside jit or grad, and ``input_size`` was left out.
 
-    Examples
-    --------
     >>> y, (h, c) = wf.nn.LSTM(3, 5, batch_first=True, bidirectional=True)(wf.ones((2, 7, 3)))
     >>> y.shape, h.shape, c.shape
     ((2, 7, 10), (2, 2, 5), (2, 2, 5))
@@ -281,8 +277,6 @@ class LSTM(_Recurrent):
 class GRU(_Recurrent):
     """Gated recurrent unit, PyTorch's form: ``n = tanh(W_in x + b_in + r * (W_hn h + b_hn))``; gates r, z, n. Cho et al., 2014.
 
-    Examples
-    --------
     >>> y, h = wf.nn.GRU(None, 5, num_layers=2)(wf.ones((7, 2, 3)))
     >>> y.shape, h.shape
     ((7, 2, 5), (2, 2, 5))
@@ -293,11 +287,6 @@ class GRU(_Recurrent):
 
     def _step(self) -> GateStep:
         return _gru_step
-
-    def forward(self, x: Any, h0: Array | None = None) -> tuple[Array, Array]:
-        """Return (output of every step, final state of every layer and direction)."""
-        y, (h,) = self._forward(x, None if h0 is None else (h0,))
-        return y, h
 
 
 complete_docs(RNN, LSTM, GRU)

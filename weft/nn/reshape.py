@@ -10,7 +10,7 @@ from weft.errors import AxisError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
 from weft.nn.size_arguments import whole
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_module
 
 
 def flatten(x: Any, start_dim: int = 1, end_dim: int = -1) -> Array:
@@ -30,8 +30,6 @@ def flatten(x: Any, start_dim: int = 1, end_dim: int = -1) -> Array:
     AxisError
         ``x`` has no such dimensions.
 
-    Examples
-    --------
     >>> wf.nn.flatten(wf.ones((2, 3, 4))).shape
     (2, 12)
     """
@@ -48,8 +46,6 @@ def flatten(x: Any, start_dim: int = 1, end_dim: int = -1) -> Array:
 class Flatten(Module):
     """Apply :func:`weft.nn.flatten`.
 
-    Examples
-    --------
     >>> wf.nn.Flatten()(wf.ones((2, 3, 4))).shape
     (2, 12)
     """
@@ -74,9 +70,6 @@ class Reshape(Module):
     ShapeError
         ``shape`` contains other values than ints, or more than one -1; called: a sample has another number of elements.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.nn.Reshape(3, 2, -1)(wf.ones((5, 24))).shape
     (5, 3, 2, 4)
     """
@@ -100,4 +93,4 @@ class Reshape(Module):
         return ", ".join(map(str, self.shape))
 
 
-complete_docs(flatten, Flatten)
+complete_module(globals(), (flatten, Flatten))

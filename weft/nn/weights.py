@@ -25,6 +25,7 @@ from weft.dtypes.formats import FORMATS
 from weft.errors import DataError, DTypeError, warn
 from weft.functions.creation.fill import asarray
 from weft.nn.module_tree import ModuleTree
+from weft.process.docstrings import complete_module
 from weft.process.files import read, target, write_atomically
 
 NAMES = {form.numpy: form.code for form in FORMATS.values()}
@@ -200,9 +201,6 @@ def _file_error(source: Any, why: str) -> DataError:
     return DataError(f"{source} is damaged or no safetensors file: {why}")
 
 
-# ---- models
-
-
 Model = TypeVar("Model", bound=ModuleTree)
 COUNTER = "num_batches_tracked"  # a batch norm's counter in files of PyTorch, which weft uses only with momentum=None
 
@@ -230,8 +228,6 @@ def save(path: str | os.PathLike, arrays: ModuleTree | dict[str, Any], dtype: An
     FileNotFoundError, PermissionError
         The folder does not exist; file or folder are read-only.
 
-    Examples
-    --------
     >>> import weft as wf, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
     >>> wf.io.save(path, {"w": wf.ones(3)}, dtype="float16")
@@ -271,8 +267,6 @@ def load(path: str | os.PathLike) -> dict[str, Array]:
         The file is missing, cut off, altered (even by one bit) or not a safetensors file; the message says what is wrong and
         where.
 
-    Examples
-    --------
     >>> import weft as wf, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
     >>> wf.io.save(path, {"w": wf.ones((2, 3))})
@@ -302,8 +296,6 @@ def load_into(model: Model, path: str | os.PathLike) -> Model:
     DataError
         The file cannot be read (see :func:`load`), or its names, shapes or dtypes do not fit the model.
 
-    Examples
-    --------
     >>> import weft as wf, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
     >>> net, other = wf.nn.Linear(3, 2), wf.nn.Linear(3, 2)
@@ -381,3 +373,6 @@ def _width_hint(model: ModuleTree, unexpected: list[str]) -> str:
         if prefix in modules and modules[prefix].__dict__.get(last, 0) is None:
             return f". The model has no {name!r} yet: if a width was left out, call it once on a batch first, model(x[:1])"
     return ""
+
+
+complete_module(globals())

@@ -30,8 +30,6 @@ def global_norm(gradients: Any) -> Array:
     ValueError
         The tree contains no array.
 
-    Examples
-    --------
     >>> float(wf.optim.global_norm({"a": wf.array([3.0]), "b": wf.array([0.0, 4.0])}))
     5.0
     """
@@ -63,8 +61,6 @@ def clip_by_norm(gradients: Any, max_norm: float) -> Any:
     ValueError
         ``max_norm`` is not positive, or the tree contains no array.
 
-    Examples
-    --------
     >>> wf.optim.clip_by_norm({"a": wf.array([3.0]), "b": wf.array([4.0])}, 1.0)["b"].tolist()
     [0.800000011920929]
     """
@@ -90,8 +86,6 @@ def clip_by_value(gradients: Any, limit: float) -> Any:
     ValueError
         ``limit`` is not positive.
 
-    Examples
-    --------
     >>> wf.optim.clip_by_value([wf.array([-3.0, 0.5])], 1.0)[0].tolist()
     [-1.0, 0.5]
     """

@@ -91,13 +91,9 @@ class SAM(Optimizer):
         gradient_at: Callable[[], Any],
     ) -> None:
         original = {name: p.copy() for name, p in parameters.items()}
-        if self.adaptive:
-            size = {name: absolute(p) for name, p in original.items()}
-            factor = self.rho / (global_norm({name: size[name] * slopes[name] for name in original}) + 1e-12)
-            climb = {name: factor * size[name] * size[name] * slopes[name] for name in original}
-        else:
-            factor = self.rho / (global_norm({name: slopes[name] for name in original}) + 1e-12)
-            climb = {name: factor * slopes[name] for name in original}
+        units: dict[str, Any] = {name: absolute(p) if self.adaptive else 1.0 for name, p in original.items()}
+        factor = self.rho / (global_norm({name: unit * slopes[name] for name, unit in units.items()}) + 1e-12)
+        climb = {name: factor * unit * unit * slopes[name] for name, unit in units.items()}
         write_together([(p, original[name] + climb[name]) for name, p in parameters.items()])
         try:
             slopes_there = gradient_at()

@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.functions.elementwise.ufuncs import cos, floor, maximum, minimum
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_module
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -26,9 +26,6 @@ class Schedule:
     options : dict
     rule : function of the number of completed steps that returns the factor
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.optim.schedules.warmup(100, wf.optim.schedules.cosine(1000))
     warmup(steps=100, then=cosine(steps=1000, least=0.0))
     """
@@ -55,8 +52,6 @@ def constant(factor: float = 1.0) -> Schedule:
     ----------
     factor : float
 
-    Examples
-    --------
     >>> wf.optim.schedules.constant(0.5)(wf.array(7.0))
     0.5
     """
@@ -75,8 +70,6 @@ def step(every: int, factor: float = 0.1) -> Schedule:
     ValueError
         ``every`` is below 1.
 
-    Examples
-    --------
     >>> wf.optim.schedules.step(10, 0.5)(wf.array([0.0, 9.0, 10.0, 20.0])).tolist()
     [1.0, 1.0, 0.5, 0.25]
     """
@@ -97,8 +90,6 @@ def exponential(factor: float) -> Schedule:
     ValueError
         ``factor`` is not positive.
 
-    Examples
-    --------
     >>> wf.optim.schedules.exponential(0.5)(wf.array([0.0, 1.0, 2.0])).tolist()
     [1.0, 0.5, 0.25]
     """
@@ -122,8 +113,6 @@ def cosine(steps: int, least: float = 0.0) -> Schedule:
     ValueError
         ``steps`` is below 1.
 
-    Examples
-    --------
     >>> [round(v, 6) for v in wf.optim.schedules.cosine(10)(wf.array([0.0, 5.0, 10.0, 99.0])).tolist()]
     [1.0, 0.5, 0.0, 0.0]
     """
@@ -138,8 +127,6 @@ def cosine(steps: int, least: float = 0.0) -> Schedule:
 def linear(steps: int, least: float = 0.0) -> Schedule:
     """Fall from 1 to ``least`` in ``steps`` steps along a straight line, then stay at ``least``.
 
-    Examples
-    --------
     >>> wf.optim.schedules.linear(4)(wf.array([0.0, 1.0, 4.0, 9.0])).tolist()
     [1.0, 0.75, 0.0, 0.0]
     """
@@ -159,8 +146,6 @@ def multistep(milestones: Sequence[int], factor: float = 0.1) -> Schedule:
     ValueError
         A milestone is below 1.
 
-    Examples
-    --------
     >>> wf.optim.schedules.multistep([10, 15], 0.5)(wf.array([0.0, 9.0, 10.0, 15.0])).tolist()
     [1.0, 1.0, 0.5, 0.25]
     """
@@ -182,8 +167,6 @@ def warmup(steps: int, then: Callable[[Array], Any] | None = None) -> Schedule:
     then : Schedule, optional
         By default the factor stays at 1.
 
-    Examples
-    --------
     >>> wf.optim.schedules.warmup(4, wf.optim.schedules.exponential(0.5))(wf.array([0.0, 1.0, 3.0, 4.0, 5.0])).tolist()
     [0.25, 0.5, 1.0, 1.0, 0.5]
     """
@@ -201,5 +184,4 @@ def _check_at_least_1(function: str, name: str, value: int) -> None:
         raise ValueError(f"{function}: {name} must be at least 1, not {value}")
 
 
-complete_docs(constant, step, exponential, multistep)
-complete_docs(cosine, linear, warmup)
+complete_module(globals(), (constant, step, exponential, multistep), (cosine, linear, warmup))

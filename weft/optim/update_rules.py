@@ -41,8 +41,6 @@ class SGD(Optimizer):
         ``momentum`` or ``dampening`` is outside [0, 1); ``nesterov`` without momentum, or with dampening; else as
         :class:`Optimizer`.
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.SGD(lr=0.5).update(p, {"w": wf.array([1.0, 1.0])})
     >>> p["w"].tolist()
@@ -84,8 +82,6 @@ class Adam(Optimizer):
     ValueError
         A beta is outside [0, 1); else as :class:`Optimizer`.
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.Adam(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -129,8 +125,6 @@ class AdamW(Adam):
     weight_decay : float
     options : schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AdamW(lr=0.5, weight_decay=0.1).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -151,8 +145,6 @@ class AMSGrad(Adam):
 
     S. J. Reddi, S. Kale, S. Kumar, On the convergence of Adam and beyond, ICLR 2018, algorithm 2.
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AMSGrad(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -176,8 +168,6 @@ class AdaMax(Adam):
     ----------
     eps : float, added to the magnitude of the gradient
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AdaMax(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -205,8 +195,6 @@ class Nadam(Adam):
     ----------
     momentum_decay : float; the momentum of step t is ``betas[0] * (1 - 0.96**(t * momentum_decay) / 2)``
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.Nadam(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -246,8 +234,6 @@ class AdaBelief(Adam):
     ----------
     eps : float, added to the mean square and to the root (the default of the authors' program)
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AdaBelief(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -280,8 +266,6 @@ class AdaGrad(Optimizer):
     ValueError
         ``initial_accumulator_value`` is negative; else as :class:`Optimizer`.
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AdaGrad(lr=0.5).update(p, {"w": wf.array([3.0, -7.0])})
     >>> p["w"].tolist()
@@ -322,8 +306,6 @@ class RMSprop(Optimizer):
     ValueError
         ``rho`` or ``momentum`` is outside [0, 1); else as :class:`Optimizer`.
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.RMSprop(lr=0.05).update(p, {"w": wf.array([3.0, -7.0])})
     >>> [round(v, 4) for v in p["w"].tolist()]
@@ -376,8 +358,6 @@ class RMSpropGraves(Optimizer):
     ValueError
         ``rho`` or ``momentum`` is outside [0, 1); else as :class:`Optimizer`.
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.RMSpropGraves(lr=0.1).update(p, {"w": wf.array([3.0, -7.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -415,8 +395,6 @@ class AdaDelta(Optimizer):
     ValueError
         ``rho`` is outside [0, 1), or ``eps`` is not positive; else as :class:`Optimizer`.
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AdaDelta(rho=0.95).update(p, {"w": wf.array([3.0, -7.0])})
     >>> [round(v, 4) for v in p["w"].tolist()]
@@ -455,8 +433,6 @@ class SMORMS3(Optimizer):
     ValueError
         As :class:`Optimizer`.
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.SMORMS3(lr=0.1).update(p, {"w": wf.array([3.0, -7.0])})
     >>> [round(v, 4) for v in p["w"].tolist()]
@@ -498,8 +474,6 @@ class AdaBound(Adam):
     ValueError
         ``final_lr`` is not positive, or ``gamma`` is outside (0, 1); else as :class:`Adam`.
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AdaBound(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -532,8 +506,6 @@ class AMSBound(AdaBound):
 
     L. Luo, Y. Xiong, Y. Liu, X. Sun, Adaptive gradient methods with dynamic bound of learning rate, ICLR 2019.
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AMSBound(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -563,8 +535,6 @@ class Eve(Adam):
     ValueError
         A beta is outside [0, 1), or ``c`` is not above 1; from ``update``: ``loss=`` is missing; else as :class:`Optimizer`.
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> optimizer = wf.optim.Eve(lr=0.5)
     >>> value, slope = wf.value_and_grad(lambda p: (p["w"] ** 2).sum())(p)
@@ -612,8 +582,6 @@ class Lion(Adam):
     betas : (float, float), weight of the mean in the step, decay of the mean
     weight_decay : float, decoupled as in :class:`AdamW`; 3 to 10 times AdamW's
 
-    Examples
-    --------
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.Lion(lr=0.5).update(p, {"w": wf.array([3.0, -7.0])})
     >>> p["w"].tolist()
@@ -645,8 +613,6 @@ class LAMB(Adam):
     ----------
     weight_decay : float, added to the step before its norm is taken
 
-    Examples
-    --------
     >>> p = {"w": wf.array([3.0, 4.0])}
     >>> wf.optim.LAMB(lr=0.1, weight_decay=0.0).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 4) for v in p["w"].tolist()]
@@ -681,9 +647,6 @@ complete_docs(AdamW, Lion, LAMB)
 complete_docs(AdaBound, AMSBound)
 
 
-# ---- annealed sampling
-
-
 class SantaE(Optimizer):
     """Santa with Euler's scheme: until step ``burnin`` it explores with noise of temperature ``t**-anneal``, then it refines.
 
@@ -711,8 +674,6 @@ class SantaE(Optimizer):
     ValueError
         ``sigma`` is outside [0, 1), ``eps`` or ``n`` is not positive, or ``burnin`` is negative; else as :class:`Optimizer`.
 
-    Examples
-    --------
     >>> wf.random.seed(0)
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> optimizer = wf.optim.SantaE(lr=1e-4)
@@ -769,8 +730,6 @@ class SantaSSS(SantaE):
     C. Chen, D. Carlson, Z. Gan, C. Li, L. Carin, Bridging the gap between stochastic gradient MCMC and stochastic
     optimization, AISTATS 2016, algorithm 2 (supplement).
 
-    Examples
-    --------
     >>> wf.random.seed(0)
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.SantaSSS(lr=1e-4).update(p, {"w": wf.array([1.0, -1.0])})

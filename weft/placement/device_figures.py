@@ -93,8 +93,7 @@ def machine(name: str = "cpu") -> Machine:
         ``$WEFT_PROFILE`` names a file that does not hold such figures, or none of this device.
     """
     pinned = os.environ.get("WEFT_PROFILE")
-    if pinned and Path(pinned).exists():
-        machines = pinned_machines(pinned)
+    if machines := compared():
         if name not in machines:
             raise DataError(f"WEFT_PROFILE: {pinned} says nothing about {name!r}, only about {', '.join(map(repr, machines))}")
         return machines[name]

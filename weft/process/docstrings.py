@@ -8,7 +8,7 @@ from itertools import groupby
 from types import MethodType
 from typing import Any
 
-_ORDER = ("Parameters", "Returns", "Raises", "Notes", "References", "Examples")
+_ORDER = ("Parameters", "Attributes", "Returns", "Raises", "Notes", "References", "Examples")
 _COMMON_PARAMETERS = """
 a, x, arr, ary, v, m : array_like
 out : Array, optional

@@ -140,9 +140,7 @@ class Expander:
 
     def _without_unit_axes(self, index: Index) -> Index:
         """Return the index without axes of extent 1, which are always 0."""
-        return tuple([
-            Affine(i.const, tuple([(a, c) for a, c in i.terms if self.extents[a] != 1]), i.gather) for i in index
-        ])
+        return tuple([Affine(i.const, tuple([(a, c) for a, c in i.terms if self.extents[a] != 1]), i.gather) for i in index])
 
     def guarded(self, node: Node, index: Index, guards: tuple[Guard, ...], own: tuple[Guard, ...], fill: Any) -> Value:
         """Return ``node`` where the guards ``own`` hold and ``fill`` elsewhere."""
@@ -163,9 +161,7 @@ class Expander:
     def _elementwise(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value | None:
         if node.op.formula is None:
             return None
-        args = [
-            self.at(i, index if i.shape == node.shape else ix.broadcast(index, i.shape), guards) for i in node.inputs
-        ]
+        args = [self.at(i, index if i.shape == node.shape else ix.broadcast(index, i.shape), guards) for i in node.inputs]
         return node.op.formula(self.m, *args, **node.params)
 
     def _in_memory(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value | None:

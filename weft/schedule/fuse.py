@@ -6,37 +6,28 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from weft.graph.node import Graph, Node, Shape
-from weft.kernel.ir import Kernel
+from weft.graph.node import Graph, Node
 from weft.kernel.target import CPU, Target
 from weft.schedule import reasons
 from weft.schedule.fusion_graph import FusionGraph
 from weft.schedule.group_cache import GroupCache
 from weft.schedule.groups import Group, Grouping, UnfusedEdge
+from weft.schedule.lower import LoweredKernel
 from weft.schedule.lower_index import MIN_SIZE_RATIO
 from weft.schedule.reasons import NotFusible
 
 
 @dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(LoweredKernel[Node]):
     """One kernel, or (``kernel`` None) one host node or one loop, whose ``outputs`` are those of its results that are read.
 
-    inputs: (node whose memory is read, shape under which it is read). outputs: the nodes stored. scalars: leaves that are
-    run-time arguments. boundaries: edges from its nodes to later kernels. sites, covered, pairs, bytes: see LoweredKernel.
+    boundaries: edges from its nodes to later kernels.
     """
 
-    kernel: Kernel | None
-    nodes: tuple[Node, ...]
-    inputs: tuple[tuple[Node, Shape], ...]
-    outputs: tuple[Node, ...]
-    scalars: tuple[Node, ...]
-    boundaries: tuple[UnfusedEdge, ...]
-    sites: tuple[Node, ...] = ()
-    covered: frozenset[Node] = frozenset()
-    pairs: tuple[tuple[int, int], ...] = ()
-    bytes: int = 0
+    nodes: tuple[Node, ...] = ()
+    boundaries: tuple[UnfusedEdge, ...] = ()
 
 
 def fuse(graph: Graph, target: Target = CPU) -> tuple[FusionGraph, list[Fused]]:
@@ -145,12 +136,11 @@ def _build(view: FusionGraph, grouping: Grouping, group: Group, boundaries: tupl
     members = frozenset(nodes)
     stored = grouping.stored(group.nodes, members)
     if nodes[0].op.kind == "host":
-        return Fused(None, nodes, tuple((i, i.shape) for i in nodes[0].inputs), nodes, (), boundaries)
+        return Fused(None, tuple((i, i.shape) for i in nodes[0].inputs), nodes, nodes=nodes, boundaries=boundaries)
     if nodes[0].op.kind == "loop":
         (scan,) = nodes
-        return Fused(None, nodes, tuple((i, i.shape) for i in scan.inputs), tuple(view.readers[scan]), (), boundaries)
+        inputs, outputs = tuple((i, i.shape) for i in scan.inputs), tuple(view.readers[scan])
+        return Fused(None, inputs, outputs, nodes=nodes, boundaries=boundaries)
     lowered = grouping.forms.lowered(nodes, stored)
-    return Fused(
-        lowered.kernel, nodes, lowered.inputs, lowered.outputs, lowered.scalars, boundaries,
-        lowered.sites, lowered.covered, lowered.pairs, lowered.bytes,
-    )
+    shared = {field.name: getattr(lowered, field.name) for field in fields(lowered)}
+    return Fused(**shared, nodes=nodes, boundaries=boundaries)

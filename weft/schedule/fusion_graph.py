@@ -155,9 +155,7 @@ class FusionGraph:
         while at not in self._real and not self.stored(at):
             if at.op is CAST and holds(at.dtype, at.inputs[0].dtype) and at.inputs[0].dtype in FLOATS and at.dtype in FLOATS:
                 at = at.inputs[0]
-            elif at.op.view and (
-                not at.op.same_memory or follows(at.shape, at.inputs[0].shape) or self.memory(at) is not None
-            ):
+            elif at.op.view and (not at.op.same_memory or follows(at.shape, at.inputs[0].shape) or self.memory(at) is not None):
                 at = at.inputs[0]
             else:
                 self._store(node)

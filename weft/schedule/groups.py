@@ -73,7 +73,6 @@ class Grouping:
         self._hand_over()
 
     def _weight(self, node: Node) -> int:
-        """Return the weight of a node."""
         return self.limits.heavy if node.op.heavy else 1
 
     def stored(self, nodes: list[Node], members: frozenset[Node] | set[Node]) -> list[Node]:
@@ -164,7 +163,6 @@ class Grouping:
         return any(first in last.before or self._path(first, last) for first, last in ((a, b), (b, a)))
 
     def _merge(self, a: Group, b: Group) -> None:
-        """Merge group b into group a."""
         number = self.view.number
         a.nodes = sorted([*a.nodes, *b.nodes], key=number.__getitem__)
         a.simple = a.simple and b.simple

@@ -44,7 +44,7 @@ def choose_layouts(view: FusionGraph, fused: list[Fused], target: Target) -> lis
             if new not in copied:
                 copied.add(new)
                 kernel = relay(shape, node.dtype)
-                out.append(Fused(kernel, (), ((node, shape),), (new,), (), (), bytes=traffic(kernel)))
+                out.append(Fused(kernel, ((node, shape),), (new,), bytes=traffic(kernel)))
         out.append(_relay_arguments(f, last | copied, replaced, target, kernels))
     return out
 

@@ -25,19 +25,19 @@ M = TypeVar("M")
 class LoweredKernel(Generic[N]):
     """A kernel and the nodes that its buffers stand for.
 
-    inputs: (node, shape under which it is read). sites: the indices that the kernel checks, by number; covered: those of which
-    it checks every element. pairs: (input, output) that may share memory. bytes: read and written by the kernel. N is a node,
-    or the number of a node.
+    inputs: (node whose memory is read, shape under which it is read). outputs: the nodes stored. scalars: leaves that are
+    run-time arguments. sites: the indices that the kernel checks, by number; covered: those of which it checks every element.
+    pairs: (input, output) that may share memory. bytes: read and written by the kernel. N is a node, or the number of a node.
     """
 
-    kernel: Kernel
+    kernel: Kernel | None
     inputs: tuple[tuple[N, Shape], ...]
     outputs: tuple[N, ...]
-    scalars: tuple[N, ...]
-    sites: tuple[N, ...]
-    covered: frozenset[N]
-    pairs: tuple[tuple[int, int], ...]
-    bytes: int
+    scalars: tuple[N, ...] = ()
+    sites: tuple[N, ...] = ()
+    covered: frozenset[N] = frozenset()
+    pairs: tuple[tuple[int, int], ...] = ()
+    bytes: int = 0
 
     def renamed(self, name: Callable[[N], M]) -> LoweredKernel[M]:
         """Return the same kernel for other nodes."""
@@ -131,9 +131,7 @@ def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:
     for n in fulls:
         if n not in within_f:
             groups.setdefault(_operand_tokens(st, n), ([], []))[1].append(n)
-    out = []
-    for some, reduced in groups.values():
-        out.append(_plain_phase(x, st, some, reduced))
+    out = [_plain_phase(x, st, some, reduced) for some, reduced in groups.values()]
     if within_s or within_f:
         out.append(_shared_phase(x, st, shared, within_s, within_f))
     return out

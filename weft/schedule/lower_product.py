@@ -25,7 +25,7 @@ def phases(x: Expander, st: Structure) -> list[Phase]:
     assert node is not None
     parts = _dot(x, node) if node.op.kind == "product" else _conv(x, node)
     order = _dot_order if node.op.kind == "product" else _conv_order
-    return [Phase((), (_stage(x, st, node, partial(order, x.view.target.orders), *part),)) for part in parts]
+    return [Phase((), (_stage(x, st, node, partial(order, x.view.target.orders), part),)) for part in parts]
 
 
 def _dot_order(orders: Orders, m: list[Axis], n: list[Axis], k: list[Axis]) -> Order:
@@ -42,12 +42,15 @@ def _conv_order(orders: Orders, m: list[Axis], n: list[Axis], k: list[Axis]) -> 
     return None if sums_along_positions(spots, taps) else window_order(k[0].extent, taps, orders)
 
 
+# batch, m, n, k, left, right, and the index of the product's element (batch, m, n)
+_Part = tuple[list[Axis], list[Axis], list[Axis], list[Axis], Value | None, Value | None, Index]
+
+
 def _stage(
-    x: Expander, st: Structure, node: Node, order: Callable[[list[Axis], list[Axis], list[Axis]], Order | None],
-    batch: list[Axis], m: list[Axis], n: list[Axis], k: list[Axis],
-    a: Value | None, b: Value | None, index: Index,
+    x: Expander, st: Structure, node: Node, order: Callable[[list[Axis], list[Axis], list[Axis]], Order | None], part: _Part,
 ) -> Any:
-    """Return a Contraction and its stores. ``index`` is the index of the product's element (batch, m, n)."""
+    """Return a Contraction and its stores."""
+    batch, m, n, k, a, b, index = part
     number = x.reductions
     x.reductions += 1
     result = x.m.acc(number, node.dtype) if a is not None else x.m.const(0, node.dtype)
@@ -71,8 +74,8 @@ def _stage(
     )
 
 
-def _dot(x: Expander, node: Node) -> list[tuple]:
-    """Return the one part of a dot_general: (batch, m, n, k, left, right, index)."""
+def _dot(x: Expander, node: Node) -> list[_Part]:
+    """Return the one part of a dot_general."""
     a, b = node.inputs
     (ka, kb), (ba, bb) = node.params["contract"], node.params["batch"]
     batch = [x.axis(a.shape[d]) for d in ba]
@@ -98,7 +101,7 @@ def _dot(x: Expander, node: Node) -> list[tuple]:
     return [(batch, m, n, k, left, right, index)]
 
 
-def _conv(x: Expander, node: Node) -> list[tuple]:
+def _conv(x: Expander, node: Node) -> list[_Part]:
     """Return the parts of a convolution: one Contraction, or one for each phase of a dilated input.
 
     So no zero of the dilation is multiplied.
@@ -111,7 +114,7 @@ def _conv(x: Expander, node: Node) -> list[tuple]:
     groups = p["groups"]
     rank = len(p["stride"])
     periods = [dilation_phases(dilation, stride) for dilation, stride in zip(p["lhs_dilation"], p["stride"], strict=True)]
-    out: list[tuple] = []
+    out: list[_Part] = []
     for phase in product(*[range(min(n, node.shape[d])) for n, d in zip(periods, out_perm[2:], strict=True)]):
         g = [x.axis(groups)] if groups > 1 else []
         image, o, c = x.axis(images), x.axis(filters // groups), x.axis(inner)

@@ -131,7 +131,8 @@ def bench(f: Callable, *args: Any, repeat: int | None = None, show: bool = True,
                 session.runs = []
                 called(f, args, kwargs, arrays)
                 counts.append([run.unit for run in session.runs])
-        limits = _figures()
+        device = execute.device()
+        limits = machine(device.name) if isinstance(device, Measuring) else None  # None for gpu-sim
         works_by_unit = {unit: works(unit.program, unit.fused, limits or _UNKNOWN) for call in counts for unit in call}
         first, work = ([step for unit in call for step in works_by_unit[unit]] for call in counts)
         _check_work(name, first, work)
@@ -144,7 +145,6 @@ def bench(f: Callable, *args: Any, repeat: int | None = None, show: bool = True,
     for step in work:
         a, m = step.floor(limits or _UNKNOWN)
         arithmetic, memory, floor = arithmetic + a, memory + m, floor + max(a, m)
-    device = execute.device()
     result = Bench(
         name, max(least, 1e-9), count, len(work), sum([s.flops for s in work]), sum([s.bytes for s in work]), device.name,
         device.threads, None if limits is None else floor, "arithmetic" if arithmetic > memory else "memory",
@@ -152,12 +152,6 @@ def bench(f: Callable, *args: Any, repeat: int | None = None, show: bool = True,
     if show and not in_notebook():
         print(result)
     return result
-
-
-def _figures() -> Machine | None:
-    """Return the figures of the device in use, None if it has none, such as gpu-sim."""
-    device = execute.device()
-    return machine(device.name) if isinstance(device, Measuring) else None
 
 
 def _check_work(name: str, first: list[Work], work: list[Work]) -> None:

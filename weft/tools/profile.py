@@ -85,24 +85,17 @@ class Profile:
         ValueError
             The file has another extension.
         """
-        path = Path(path)
         check_ending(path)
-        writers: dict[str, Callable[[Profile], str | bytes]] = {
-            ".html": page, ".png": picture, ".json": lambda p: json.dumps(chrome_trace(p)),
-            ".txt": lambda p: text(p) + "\n",
-        }
-        content = writers[path.suffix](self)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        content = _WRITERS[Path(path).suffix](self)
+        Path(path).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def check_ending(path: str | os.PathLike) -> None:
     """Raise ValueError if :meth:`Profile.save` does not support the extension of the file name."""
     end = Path(path).suffix
-    if end not in (".html", ".png", ".json", ".txt"):
+    if end not in _WRITERS:
         raise ValueError(f"profile: the name of its file must end in .html, .png, .json or .txt, not in {end!r}: {path}")
 
-
-# ---- text
 
 Rows = list[tuple[str, ...]]
 MOST = 12  # rows of a table
@@ -205,9 +198,6 @@ def _text_table(rows: list[tuple[str, ...]], left: int, last: int) -> list[str]:
     if n_hidden > 1 and not last:
         out.append(f"  ... and {n_hidden} more")
     return out
-
-
-# ---- HTML, picture and trace
 
 
 COLOURS = {"forward": "#3b82c4", "backward": "#d9822b", "update": "#4c9f70", "outside": "#9aa3ad"}
@@ -414,8 +404,9 @@ def chrome_trace(profile: Profile) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": metadata}
 
 
-# ---- measuring
-
+_WRITERS: dict[str, Callable[[Profile], str | bytes]] = {
+    ".html": page, ".png": picture, ".json": lambda p: json.dumps(chrome_trace(p)), ".txt": lambda p: text(p) + "\n",
+}
 
 BUDGET = 0.6  # seconds for the timed calls, if ``repeat`` is not given
 
@@ -495,7 +486,8 @@ def _evaluate(
     reason, line = report.overhead_reason(whole, inside, programs, unjitted_runs, traced, node_counter, writes)
     blamed_place = find_place((*line, "", "forward")) if line is not None else report.Place("", "", "", "", "", "")
     culprit = report.find_culprit(kernels, reasons, whole, whole - inside, reason, blamed_place)
-    layers, lines = (report.rows(kernels, key) for key in (report.layer_key, report.line_key))
+    layers = report.rows(kernels, lambda place: (place.layer or OUTSIDE, place.kind))
+    lines = report.rows(kernels, lambda place: (place.line or UNKNOWN, place.source))
     begin = min((t for run in runs[best] for t, _ in run.times), default=0)
     events = [
         Event(work, start - begin, ns, [(find_place(o), share) for o, share in sorted(work.parts.items(), key=lambda p: -p[1])])

@@ -171,18 +171,8 @@ def rows(kernels: Sequence[KernelTime], key: Callable[[Place], tuple[str, str]])
         details.setdefault(name, detail)
         times[name][part.place.phase] += part.seconds
     estimated = {key(part.place)[0] for part in parts if part.estimated}
-    out = [
-        Row(name, details[name], t["forward"], t["backward"], t["update"], name in estimated) for name, t in times.items()
-    ]
+    out = [Row(name, details[name], t["forward"], t["backward"], t["update"], name in estimated) for name, t in times.items()]
     return tuple(sorted(out, key=lambda r: -r.seconds))
-
-
-def layer_key(place: Place) -> tuple[str, str]:
-    return place.layer or OUTSIDE, place.kind
-
-
-def line_key(place: Place) -> tuple[str, str]:
-    return place.line or UNKNOWN, place.source
 
 
 def places(parts: Sequence[Share]) -> str:
@@ -219,8 +209,6 @@ def short(line: str) -> str:
 def percent(share: float, estimated: bool = False) -> str:
     return "<0.1 %" if 0 < share < 0.0005 else f"{'~' if estimated else ''}{100 * share:.1f} %"
 
-
-# ---- reasons
 
 SMALL = 2e-6  # seconds: shorter kernels consist mostly of fixed costs
 LARGE = 8 << 20  # bytes: larger than the caches of a core

@@ -113,8 +113,6 @@ class Session:
         set_node_marking(False)
         _ONE.release()
 
-    # ---- programs
-
     def executable(self, graph: Graph) -> Callable[..., list[Any]]:
         """Return the executable of a graph that records its runs. Replaces ``weft.runtime.execute.executable``."""
         key = (graph.key(), CONTEXT.flush_denormals, self._tracing, tuple([n.where for n in graph.order]))
@@ -148,8 +146,6 @@ class Session:
         if entry is None:
             entry = self._twins[id(jitted)] = (jitted, _Twin(self, jitted))
         return entry[1]
-
-    # ---- layers
 
     def _module(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
         before = ORIGIN.layer

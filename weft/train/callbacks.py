@@ -21,6 +21,7 @@ from weft.functions.support.arguments import integer_from
 from weft.nn.module import Module
 from weft.nn.weights import pack
 from weft.optim.optimizer import state_dtype
+from weft.process.docstrings import complete_module
 from weft.process.files import target, write_atomically
 from weft.train.history import Epoch, State
 from weft.transforms.jit import jit
@@ -51,8 +52,6 @@ class EarlyStopping:
     ValueError
         Neither ``patience`` nor ``threshold``, or values out of range.
 
-    Examples
-    --------
     >>> import numpy as np, weft as wf
     >>> x = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
     >>> stop = wf.train.EarlyStopping("loss", patience=3, threshold=10.0)
@@ -99,8 +98,6 @@ class ReduceLROnPlateau:
     ValueError
         ``factor``, ``patience`` or ``mode`` out of range.
 
-    Examples
-    --------
     >>> import numpy as np, weft as wf
     >>> x, optimizer = np.zeros((8, 3), "float32"), wf.optim.SGD(lr=0.5)
     >>> history = wf.train.fit(  # nothing to learn: the loss is constant
@@ -161,8 +158,6 @@ class BestWeights:
     ValueError
         ``mode`` is invalid; from ``restore``: there are no weights yet.
 
-    Examples
-    --------
     >>> import numpy as np, weft as wf
     >>> x = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
     >>> keep, net = wf.train.BestWeights(), wf.nn.Linear(3, 1)
@@ -249,8 +244,6 @@ class CSVLog:
     ----------
     path : path of the file, which is overwritten
 
-    Examples
-    --------
     >>> import numpy as np, weft as wf, tempfile, os
     >>> x, path = np.ones((8, 3), "float32"), os.path.join(tempfile.mkdtemp(), "log.csv")
     >>> history = wf.train.fit(
@@ -306,8 +299,6 @@ class AverageWeights:
     ValueError
         ``decay`` is not between 0 and 1.
 
-    Examples
-    --------
     >>> import numpy as np, weft as wf
     >>> x = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
     >>> mean, net = wf.train.AverageWeights(0.9), wf.nn.Linear(3, 1)
@@ -352,3 +343,6 @@ class AverageWeights:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.steps = operator.index(state["steps"])
         self.average = {n.removeprefix("average/"): asarray(a) for n, a in state.items() if isinstance(a, np.ndarray)}
+
+
+complete_module(globals())

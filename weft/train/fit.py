@@ -20,6 +20,7 @@ from weft.nn.module import Module
 from weft.nn.size_arguments import has_unknown_widths
 from weft.optim import Adam, Optimizer
 from weft.optim.update_arguments import named_arrays
+from weft.process.docstrings import complete_module
 from weft.process.files import target
 from weft.train import checkpoint as checkpoints
 from weft.train.batches import Arrays, Feed, Stream, checked, is_stream, split_rows
@@ -92,8 +93,6 @@ def fit(
     FileNotFoundError, PermissionError
         The checkpoint's folder does not exist; file or folder are read-only.
 
-    Examples
-    --------
     >>> import numpy as np, weft as wf
     >>> x = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
     >>> y = (x.sum(1) > 0).astype("int32")
@@ -130,7 +129,8 @@ def fit(
     description = {
         "samples": feed.samples, "batch_size": feed.source.batch_size if isinstance(feed, Stream) and hasattr(
             feed.source, "batch_size") else batch_size, "accumulate": accumulate, "steps_per_epoch": steps_per_epoch,
-        "data": _describe_data(feed), "validation_samples": None if validation_feed is None else validation_feed.samples,
+        "data": [f"{a.dtype.name}{list(a.shape[1:])}" for a in ((feed.x, feed.y) if isinstance(feed, Arrays) else ())],
+        "validation_samples": None if validation_feed is None else validation_feed.samples,
         "shuffle": shuffle, "seed": seed,
         "loss": getattr(loss, "__qualname__", type(loss).__name__), "metrics": list(metric_functions),
         "precision": None if stepper.dtype is None else stepper.dtype.name, "optimizer": checkpoints.describe(optimizer),
@@ -167,8 +167,6 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
     ShapeError, TypeError, ValueError
         ``x`` is empty; ``batch_size`` is no positive integer.
 
-    Examples
-    --------
     >>> import numpy as np, weft as wf
     >>> wf.train.predict(wf.nn.Linear(2, 3), np.ones((5, 2), "float32")).shape
     (5, 3)
@@ -204,8 +202,6 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
     ShapeError
         ``x`` is empty, or outputs and ``y`` do not fit.
 
-    Examples
-    --------
     >>> import numpy as np, weft as wf
     >>> 0.0 <= wf.train.accuracy(wf.nn.Linear(2, 3), np.ones((5, 2), "float32"), np.zeros(5, "int32")) <= 1.0
     True
@@ -301,8 +297,7 @@ def _try_single_row(model: Module, feed: Feed) -> None:
 
     The model is traced, not run: its statistics and the random state stay as they are.
     """
-    size = _last_batch_size(feed)
-    if size != 1:
+    if _last_batch_size(feed) != 1:
         return
     sample = feed.batch(np.arange(1))[0] if isinstance(feed, Arrays) else _peek(feed)
     with evaluation_mode(model):
@@ -362,15 +357,6 @@ def _peek(feed: Feed) -> Array:
 def _run(model: Module, sample: Array) -> Any:
     with evaluation_mode(model):
         return model(sample)
-
-
-def _describe_data(feed: Feed) -> list[Any]:
-    """Return shape of a sample and dtypes as text, as far as they are known before the first batch."""
-    arrays = (feed.x, feed.y) if isinstance(feed, Arrays) else ()
-    return [f"{a.dtype.name}{list(a.shape[1:])}" for a in arrays]
-
-
-# ---- checks of arguments
 
 
 def check_arguments(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
@@ -436,3 +422,6 @@ def _describe(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}: call it, {value.__name__}(...)"
     return repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+complete_module(globals())

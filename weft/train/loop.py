@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import islice
 from math import isfinite
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,6 @@ class Run:
         self.kept: list[dict[str, Any]] | None = None  # states of the callbacks in the checkpoint
         self.before: Snapshot | None = None  # state before the checkpoint was loaded, until the callbacks have loaded theirs
 
-    # ---- checkpoints
-
     def save(self) -> None:
         """Write the checkpoint, if the run has one."""
         if self.path is None:
@@ -102,8 +101,6 @@ class Run:
         if self.lr == place["given_lr"]:
             self.optimizer.lr = place["lr"]  # callbacks may have changed it
         self.kept = [described for _, described in saved.callbacks]
-
-    # ---- the loop
 
     def train(self) -> None:
         """Train to the end of the run."""
@@ -153,7 +150,7 @@ class Run:
             raise
         self.before = None
 
-    def _epoch(self, bar: Any, interrupt: Interrupt) -> bool:
+    def _epoch(self, bar: Any, interrupt: SimpleNamespace) -> bool:
         """Train one epoch, or the rest of it. Return False if the run ends before the end of the epoch."""
         state, feed, totals = self.state, self.feed, self.totals
         state.epoch = number = len(state.history.epochs) + 1
@@ -167,7 +164,7 @@ class Run:
         with closing(keys):  # a Loader's threads end with the epoch, however it ends
             return self._steps(keys, number, bar, interrupt) and self._close(bar)
 
-    def _steps(self, keys: Any, number: int, bar: Any, interrupt: Interrupt) -> bool:
+    def _steps(self, keys: Any, number: int, bar: Any, interrupt: SimpleNamespace) -> bool:
         """Do the updates of an epoch. Return False if the run ends before the end of the epoch."""
         state, optimizer, totals, log = self.state, self.optimizer, self.totals, self.log
         on_batch, every = self.hooks.batch, self.every.steps if self.path is not None else None
@@ -324,20 +321,13 @@ class UpdateRunner:
             self.count = MANY
 
 
-class Interrupt:
-    """Flag: whether Ctrl-C was pressed."""
-
-    def __init__(self) -> None:
-        self.to_stop = False
-
-
 @contextmanager
-def catch_interrupt() -> Iterator[Interrupt]:
+def catch_interrupt() -> Iterator[SimpleNamespace]:
     """Context manager: Ctrl-C sets ``to_stop``, a second one raises KeyboardInterrupt.
 
     It acts only in the main thread, and only if Python's default handler is installed; a program's own handler stays.
     """
-    interrupt = Interrupt()
+    interrupt = SimpleNamespace(to_stop=False)
     is_main_thread = threading.current_thread() is threading.main_thread()
     if not is_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield interrupt

@@ -136,9 +136,6 @@ def _like(name: str, predictions: Array, targets: Array) -> Array:
     raise ShapeError(f"{name}: predictions {predictions.shape} and targets {targets.shape} do not fit")
 
 
-# ---- validation
-
-
 ROWS = 1000  # rows of arrays in one call of the model
 
 

@@ -7,7 +7,8 @@ function needs the value itself (as a shape, in a format): then it is pinned to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from weft.process.bounded_cache import BoundedCache
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import RUN_TIME_TYPES
 from weft.transforms.aliases import path_key
+from weft.transforms.causes import argument_names
 from weft.transforms.content import StaticKey, has_content
 from weft.transforms.records import key_of_constant, same_constant
 from weft.transforms.traced import is_static, materialise_argument
@@ -84,7 +86,7 @@ class Call:
                 pairs = zip(self.leaves, keys, strict=True)
                 self.statics = [key_of_constant(x) if type(x) in PLAIN else key for x, key in pairs]
                 return content
-        content = StaticKey(jitted.words, jitted.skipped, getattr(jitted.f, "__module__", ""), reached)
+        content = StaticKey(jitted.words, getattr(jitted.f, "__module__", ""), reached)
         self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
         extra_keys = [_static_key(x, content) for x in fixed if type(x) not in PLAIN]
         content.close(*extra_keys)
@@ -217,7 +219,15 @@ class Numbers:
 _NONE = Numbers(0, frozenset())
 
 
-def numbers_of(cache: BoundedCache, call: Call) -> Numbers:
+def _typed_numbers(f: Callable, call: Call) -> frozenset[int]:
+    """Return the numbers whose class the code reads by ``type(...)``, judged by the names of arguments, attributes and keys."""
+    typed = call.content.typed
+    arguments = [re.findall(r"\w+", name)[2:] for name in argument_names(f, call.structure)]
+    names = arguments + [[str(record.names[k])] if record.names else [] for record, k, _ in call.content.places()]
+    return frozenset([k for k, parts in enumerate(names) if not typed.isdisjoint(parts)])
+
+
+def numbers_of(cache: BoundedCache, call: Call, f: Callable) -> Numbers:
     """Return the ``Numbers`` in ``cache`` for this kind of call, updated with its values. A kind does not depend on shapes."""
     leaves, values = call.leaves, call.content.values
     if RUN_TIME_TYPES.isdisjoint(map(type, leaves)) and not call.content.numbers:
@@ -227,6 +237,10 @@ def numbers_of(cache: BoundedCache, call: Call) -> Numbers:
     numbers = cache.get(kind)
     if numbers is None:
         numbers = Numbers(first, frozenset([first + k for k in call.content.moving if type(values[k]) in RUN_TIME_TYPES]))
+        if call.content.typed:
+            static = _typed_numbers(f, call)
+            numbers.moving -= static
+            numbers.pinned |= dict.fromkeys(static, "")
         cache.put(kind, numbers)
     numbers.see(leaves, values)
     return numbers

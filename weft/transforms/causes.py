@@ -271,21 +271,31 @@ def _kind_of(record: Record) -> str:
     return "the item" if isinstance(record, DictRecord | ListRecord) else "the attribute"
 
 
-def leak_warning(f: Callable, call: Any, traced: TracedCall, skipped: Mapping[int, Any]) -> str:
-    """Return the warning about arrays that a function leaves behind at each call. ``skipped``: growing lists and dicts, by id"""
+def leak_warning(f: Callable, call: Any, traced: TracedCall) -> str:
+    """Return the warning about containers whose items a function adds, removes or reorders at each call, or about arrays that
+    it leaves behind."""
     owners = name_owners(f, call.content.records, zip(call.leaves, argument_names(f, call.structure), strict=True))
-    places = []
+    if call.content.iterators and not traced.replaced and not traced.survivors:
+        return (
+            f"{named(f)} is traced again each time since it reads an iterator, whose next value is a constant of the program. "
+            "Give it the value as an argument"
+        )
+    changed = [(_owner_name(record, owners), record, record.read()[1]) for record in traced.replaced]
+    with_arrays = {name: len(now) > len(r.values) for name, r, now in changed if _has_new_array(r.values, now)}
+    if changed and not with_arrays:
+        names = " and ".join([f"`{name}`" for name, *_ in changed[:3]])
+        return (
+            f"{named(f)} is traced again each time since it adds items to {names}, or removes or reorders them. Return the "
+            "value, or keep the length and the keys, and write into items or into an array, with `a[...] = value`"
+        )
+    places = [f"in `{name}`{', which grows' if grows else ''}" for name, grows in with_arrays.items()]
     arrays = {id(cell) for cell, _, _ in traced.survivors}
     for record in [record for record in call.content.records if record.writable]:
         names, values = record.read()
-        grown = isinstance(record, ListRecord) and len(values) != len(record.values)
-        for k in [k for k, value in enumerate(values) if id(value) in arrays]:
-            name = _owner_name(record, owners) if grown else _value_name(record.again(names, values), k, owners)
-            places.append(f"in `{name}`, which grows" if grown else f"in `{name}`")
-    for x in skipped.values():
-        if not arrays.isdisjoint(map(id, x.values() if isinstance(x, dict) else x)):
-            places.append(f"in `{owners.get(id(x)) or type(x).__name__}`, which grows")
-    lines = [traced.graph.outputs[k].where for _, (kind, k), _ in traced.survivors if kind == "out"]
+        found = [k for k, value in enumerate(values) if id(value) in arrays]
+        places += [f"in `{_value_name(record.again(names, values), k, owners)}`" for k in found]
+    ends = [end for _, end, _ in traced.survivors] or [*reversed(traced.results)]  # what is set follows the function's results
+    lines = [traced.graph.outputs[k].where for kind, k in ends if kind == "out"]
     line = next((user_line(line) for line in lines if line is not None), "")
     origin = f" The array was made in line {_line(line)}." if line else ""
     where = next(iter(places), "in an attribute, a global, a list or a dict")
@@ -293,3 +303,9 @@ def leak_warning(f: Callable, call: Any, traced: TracedCall, skipped: Mapping[in
         f"{named(f)} leaves arrays behind at each call ({where}): it is traced again each time, which is slow.{origin} Return "
         "the array, or write into an array that exists, with `a[...] = value`"
     )
+
+
+def _has_new_array(before: Sequence[Any], now: Sequence[Any]) -> bool:
+    """Return whether a container holds an array that it did not hold before."""
+    old = set(map(id, before))
+    return any([isinstance(x, Array) and id(x) not in old for x in now])

@@ -32,12 +32,12 @@ from weft.runtime import execute
 from weft.runtime.auto_device import PlacedProgram
 from weft.runtime.cell import VIEW_READS
 from weft.runtime.context import CONTEXT
-from weft.transforms.call import settings
+from weft.transforms.call import Call, settings
 from weft.transforms.content import StaticKey
-from weft.transforms.object_state import ObjectState
-from weft.transforms.records import Record
+from weft.transforms.object_state import Content, ObjectState
+from weft.transforms.records import Record, read_argument
 from weft.transforms.traced import TracedCall, is_static, make_view, materialise_argument, needs_numbers, result_row
-from weft.transforms.tree import Structure, structure_changed, unflatten
+from weft.transforms.tree import Structure, dataclasses_in, structure_changed, unflatten
 
 MISS = object()
 _NUMBER, _SAME = "number", "same"  # kinds of arguments that are not Arrays
@@ -83,7 +83,7 @@ class CompiledCall:
         # the results for the caller
         "_result_rows", "_derived", "_returned_inputs", "_result_count", "_structure", "_single",
         # the writes after the run
-        "_writes", "lands", "_survivors", "_has_writes", "_sets",
+        "_writes", "lands", "_survivors", "_has_writes", "_sets", "_argument_sets", "_snapshots",
     )
 
     def __init__(
@@ -98,7 +98,7 @@ class CompiledCall:
         self.settings = settings()
         self.count = -1
         self._tape = traced.tape
-        self._sets = traced.sets
+        self._sets, self._argument_sets, self._snapshots = traced.sets, traced.argument_sets, traced.snapshots
         floats = self._tape is None  # without a tape nothing is computed from floats
         self._ints = any([k < len(leaves) and not (floats and type(leaves[k]) is float) for k in moving])
         self._needs_numbers = self._tape is not None or needs_numbers(traced.results, len(leaves))
@@ -126,7 +126,7 @@ class CompiledCall:
         self._specs: tuple[Any, ...] = tuple([specs.get(k) for k in range(len(leaves))])
         # ``fast`` does not compare static arguments, Arrays passed twice and memory layouts
         turned = any(isinstance(x, Array) and lies(x) is not None for x in leaves)
-        self.quick = not static and None not in self._specs and not self._bases and not turned
+        self.quick = not static and None not in self._specs and not self._bases and not turned and not traced.argument_sets
         rows = [result_row(s, graph.inputs, graph.outputs) for s in traced.results]
         self._result_rows = [(*row, _WRAPPERS[kind]) for row, kind in zip(rows, traced.kinds, strict=True)]
         self._result_count = len(traced.shows)
@@ -223,6 +223,9 @@ class CompiledCall:
         before = held.values
         if self.settings != settings() or not held.refresh():
             return False
+        if held.values is before and count == self.count:  # the checks compare the sizes of dicts that have grown elsewhere
+            held.take(held.content)
+            self._warm = None
         if held.values is not before and held.holds_other_arrays(before):
             self._bind(before, held.content.records)
         self.count = count
@@ -351,6 +354,17 @@ class CompiledCall:
             return self._stateful(run, inputs, leaves, cells)
         return self._results_of(run(inputs), inputs, leaves, cells)
 
+    def run_call(self, call: Call) -> Any:
+        """Run a call as :meth:`run_with` does, and set values in its dataclass arguments, of which the trace had copies."""
+        out = self.run_with(call.leaves)
+        if not self._argument_sets or out is MISS:
+            return out
+        arguments = dataclasses_in((call.args, call.kwargs))
+        records = {n: read_argument(arguments[n]) for n, _ in self._argument_sets}
+        for (n, place), value in zip(self._argument_sets, out[1:], strict=True):
+            _set_value(records[n], place, value)
+        return out[0]
+
     def _results_of(self, outputs: list[Any], inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
         """Return the results of a Program that writes nothing."""
         if self._single:
@@ -458,16 +472,24 @@ class CompiledCall:
             out[j] = out[end] if same else make_view(end, leaves, out)
         del out[self._result_count :]
         whole = out[0] if self._structure is None else unflatten(self._structure, out)
-        return self._set(whole) if self._sets else whole
+        return self._set(whole) if self._sets or self._argument_sets else whole
 
     def _set(self, whole: Sequence[Any]) -> Any:
-        """Set the values that the function sets in objects, and return its result."""
-        records = self.held.content.records
-        for (n, place), value in zip(self._sets, whole[1:], strict=True):
-            records[n].put(place, value)
+        """Set the values that the function sets in objects. Return its result, followed by values that it sets in arguments."""
+        records = (*self.held.content.records, *self._snapshots)
+        for (n, place), value in zip(self._sets, whole[1:], strict=False):
+            _set_value(records[n], place, value)
             if records[n].told:
                 structure_changed()
-        return whole[0]
+        return whole[0] if not self._argument_sets else (whole[0], *whole[1 + len(self._sets) :])
+
+
+def _set_value(record: Record, place: Any, value: Any) -> None:
+    """Set a value at a place of ``Swap.changes``."""
+    if isinstance(place, Content):
+        record.replace(place.names, value)
+    else:
+        record.put(place, value)
 
 
 def _output_node(nodes: dict[int, Node], k: int, shape: Any, dtype: Any, outputs: list[Any]) -> Node:

@@ -10,11 +10,13 @@ not report changes: their records are compared at each call.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import functools
+import gc
 import sys
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from importlib.util import resolve_name
 from typing import Any
 
@@ -29,6 +31,7 @@ from weft.transforms.tree import Structure, is_module, is_only_attributes, slots
 LARGE = 1 << 20  # bytes: larger NumPy arrays are compared by identity, since reading them at each call would be slow
 MANY = 1000  # items: in longer containers the constants are part of the key
 FEW = 100  # items: longer containers in variables are compared by identity
+_ITERATORS = ("builtins", "itertools")
 _BUILT_IN = (types.BuiltinFunctionType, np.ufunc)
 _THEMSELVES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ufunc, staticmethod)
 
@@ -37,7 +40,9 @@ class StaticKey:
     """The content of functions and objects: :meth:`of` makes the key of one, :meth:`close` follows the variables in their code.
 
     words : attribute names in the code of the function and its callees; :meth:`of` adds to them
-    skipped : ids of containers in variables whose items are not recorded
+    unrecorded : containers that are compared by identity
+    iterators : whether iterators of Python are reached, whose state cannot be compared
+    typed : names whose class the code reads by ``type(...)``: numbers of these names are static
     package : the name of the jitted function's Python module; functions of this package are followed even if it is installed
     held : objects whose ids are in keys, kept alive so that the ids stay unique
     key : of everything recorded, and of the keys passed to :meth:`close`
@@ -50,7 +55,7 @@ class StaticKey:
     """
 
     def __init__(
-        self, words: set[str] | None = None, skipped: Collection[int] = (), package: Any = "", base: StaticKey | None = None,
+        self, words: set[str] | None = None, package: Any = "", base: StaticKey | None = None,
     ) -> None:
         self.held: list[Any] = []
         self.key: Any = None
@@ -58,7 +63,9 @@ class StaticKey:
         self._records: list[records.Record] = []  # without those of ``base``
         self.moving: frozenset[int] = frozenset()
         self.count = Structure.count
-        self._skipped = skipped
+        self.unrecorded: list[Any] = [] if base is None else base.unrecorded.copy()
+        self.iterators = base is not None and base.iterators
+        self.typed: frozenset[str] = frozenset() if base is None else base.typed
         self._package = package.partition(".")[0] if isinstance(package, str) else ""
         self._seen: dict[int, int] = {} if base is None else base._seen.copy()  # id -> number, for cycles and shared objects
         self._cells: dict[int, tuple[int, str, types.CellType]] = {}  # number, name of the variable, and the cell
@@ -107,6 +114,10 @@ class StaticKey:
             return self._container(x, container, deep)
         if has_content(x):
             return self._object(x, records.ObjectRecord)
+        if kind is types.MappingProxyType:
+            return (kind, *[self.of(behind, deep) for behind in gc.get_referents(x)])
+        if hasattr(kind, "__next__") and kind.__module__ in _ITERATORS:
+            self.iterators = True
         inner = getattr(x, "__wrapped__", None)
         if inner is not None and callable(x):
             return (id(x), self.of(inner, deep))
@@ -137,7 +148,6 @@ class StaticKey:
 
     def _record(self, record: records.Record, deep: bool = True, whole: bool = False) -> tuple[Any, ...]:
         """Read and add a record, and return the key of its structure. ``whole``: constants are part of the key, not values."""
-        record.deep = deep
         names, values = record.read()
         by_value = [whole and (not record.writable or not isinstance(value, Array)) for value in values]
         parts = [(self.of(x, deep), ()) if whole else self._part(x, deep) for x, whole in zip(values, by_value, strict=True)]
@@ -150,8 +160,11 @@ class StaticKey:
 
     def _container(self, x: Any, kind: type[records.Record], deep: bool) -> Any:
         if isinstance(x, np.ndarray) and (not deep or x.nbytes > LARGE):
+            if x.nbytes <= LARGE:
+                self.unrecorded.append(x)
             return (id(x), x.shape, x.dtype)
-        if not deep and (id(x) in self._skipped or len(x) > FEW):
+        if not deep and len(x) > FEW:
+            self.unrecorded.append(x)
             return id(x)
         whole = kind not in (records.DictRecord, records.ListRecord) or len(x) > MANY
         array_type = (x.shape, x.dtype) if isinstance(x, np.ndarray) else ()
@@ -166,9 +179,12 @@ class StaticKey:
             parts.append(self._cells.setdefault(id(cell), (len(self._cells), name, cell))[0])
         names = reach.names_in(f.__code__)
         self._words |= names.words
+        self.typed |= names.typed
         self._stores |= names.stores
         for name in names.variables:
             self._variable(records.VariablesRecord(f.__globals__), name, f.__globals__.get(name, reach.MISSING))
+        for name in names.bound:
+            self._note(records.VariablesRecord(f.__globals__), name)
         for name, attribute in names.attributes:
             owner = f.__globals__.get(name, reach.MISSING)
             if isinstance(owner, types.ModuleType):
@@ -190,6 +206,8 @@ class StaticKey:
     def _variable(self, owner: records.Record, name: str, value: Any) -> None:
         """Register a variable, unless it is an imported module or function, which is assumed constant."""
         if value is reach.MISSING:
+            if not hasattr(builtins, name):
+                self._note(owner, name)
             return
         if isinstance(value, _THEMSELVES):
             module = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else _module_of(value)
@@ -239,6 +257,8 @@ class StaticKey:
         for module in list(self._namespaces.values()):
             for name in self._words.intersection(vars(module)):
                 self._variable(records.VariablesRecord(vars(module)), name, getattr(module, name))
+            for name in self._stores.difference(vars(module)):
+                self._note(records.VariablesRecord(vars(module)), name)
         for key, (_, _, cell) in list(self._cells.items()):
             if key not in parts_by_place:
                 value = records.CellsRecord((cell,)).read()[1][0]

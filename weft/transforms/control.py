@@ -59,7 +59,8 @@ def scan(
         are constants of the loop; derivatives with respect to them work too. Arrays from outside that it writes (parameters,
         the state of an optimizer, the random state) are carried: each step sees the writes of the step before, and after the
         loop they hold the last values. The same holds for arrays, ints and floats that it rebinds in attributes, items and
-        variables from outside. Its arguments are copies: writes into them do not leave the step.
+        variables from outside. It may append numbers to a list from outside that it does not read. Its arguments are copies:
+        writes into them do not leave the step.
     init : tree of Arrays or numbers: the first carry. Each step must keep its structure, shapes and dtypes.
     xs : tree of Arrays with equal first extents, or None: then ``f`` receives None in each of ``length`` steps
     length : int, the number of steps; required without ``xs``, else it must equal their first extent

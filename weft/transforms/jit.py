@@ -22,10 +22,10 @@ from weft.runtime.auto_device import PlacedProgram
 from weft.runtime.context import CONTEXT
 from weft.transforms.aliases import alias_key, check_writes, shared, write_back
 from weft.transforms.call import Call, Numbers, numbers_of
-from weft.transforms.causes import RetraceCauses, leak_warning
+from weft.transforms.causes import OFTEN, RetraceCauses, leak_warning
 from weft.transforms.compiled_call import MISS, CompiledCall, install
 from weft.transforms.content import StaticKey
-from weft.transforms.records import DictRecord, ListRecord
+from weft.transforms.records import read_whole
 from weft.transforms.traced import TracedCall, is_static, materialise_argument, numbered, trace, trace_with_numbers
 from weft.transforms.tree import Structure, flatten, is_container, is_module, unflatten
 from weft.transforms.write_log import call_atomically
@@ -54,8 +54,7 @@ class Jitted:
         self._reached: StaticKey | None = None  # content of the closure and global variables of the function
         self.words: set[str] = {"training"}  # attribute names that the code mentions, see ``reach.py``
         self.objects: Any = None  # of the last call with objects as arguments: static leaves, their keys, the content
-        self.skipped: dict[int, Any] = {}  # by id: lists and dicts in variables that grow while the function is traced
-        self._leaky = BoundedCache(KINDS)  # by ``Call.like``: how many calls have left arrays behind
+        self._leaky = BoundedCache(KINDS)  # by ``Call.like``: how many calls gave traces that are not stored
         self._warned = False
         self._causes = RetraceCauses()
         self._alike = BoundedCache(KINDS)  # by ``Call.like``: keys that differ only in the contents of objects
@@ -100,7 +99,7 @@ class Jitted:
         if CONTEXT.profiler is not None:
             self = CONTEXT.profiler.twin(self)
         call = Call(self, args, kwargs)
-        numbers = numbers_of(self._numbers, call)
+        numbers = numbers_of(self._numbers, call, self.f)
         key = call.key(self._states, numbers.moving)
         full = key
         written = self._writing.get(key) if self._writing.weight else None
@@ -110,7 +109,7 @@ class Jitted:
         for k, cached in enumerate(entries):
             check_writes(call.given, cached.lands, self.f)
             entry = cached.bound(call.leaves, call.content)
-            out = entry.run_with(call.leaves)
+            out = entry.run_call(call)
             if out is not MISS:
                 if entry is not cached and k < len(entries):
                     entries[k] = entry  # the cached entry would keep arrays of other objects alive
@@ -129,7 +128,8 @@ class Jitted:
         leaks = self._leaky.get(like) or 0
         collect = leaks < 3  # a garbage collection at each trace is slow
         records = call.content.records
-        traced, dynamic, retraced = trace_with_numbers(moving, self.f, leaves, call.rebuild, states, groups, collect, records)
+        rows: tuple[Any, ...] = (records, [read_whole(x) for x in call.content.unrecorded])
+        traced, dynamic, retraced = trace_with_numbers(moving, self.f, leaves, call.rebuild, states, groups, collect, *rows)
         self.traces += retraced
         captured = {*map(id, traced.captured)} - call.cells.keys() if traced.writes else set()
         if not groups:
@@ -141,13 +141,9 @@ class Jitted:
             states = states | captured
             groups = shared(leaves, written, states)
             numbers.pin(traced.needed)
-            traced, dynamic, _ = trace_with_numbers(dynamic, self.f, leaves, call.rebuild, states, groups, collect, records)
+            traced, dynamic, _ = trace_with_numbers(dynamic, self.f, leaves, call.rebuild, states, groups, collect, *rows)
         numbers.pin(traced.needed)
-        # lists and dicts in variables whose items the function has added or removed while it was traced
-        variables = [r for r in records if not r.deep and isinstance(r, DictRecord | ListRecord)]
-        changed = [r.owner for r in variables if not r.unchanged() and r.renewed() is None]
-        if changed:
-            call, numbers, dynamic = self._skip_variables(changed, call, traced, numbers, dynamic)
+        traced.once = traced.once or call.content.iterators
         key = call.key(states - call.cells.keys(), dynamic)
         if written:
             self._writing.put(key, written)
@@ -159,14 +155,14 @@ class Jitted:
         entry = CompiledCall(traced, leaves, run, call.structure, dynamic, call.content)
         install(Jitted, _slow)
         check_writes(call.given, entry.lands, self.f)
-        out = entry.run_with(leaves)
+        out = entry.run_call(call)
         assert out is not MISS
         write_back(call.given, leaves, entry.lands)
         if traced.survivors or traced.once:  # arrays left behind, or a trace for this call only: the entry is not stored
             self._leaky.put(like, leaks + 1)
-            if leaks >= 2 and not self._warned:
+            if leaks >= (2 if traced.survivors else OFTEN) and not self._warned:
                 self._warned = True
-                warn(leak_warning(self.f, call, traced, self.skipped))
+                warn(leak_warning(self.f, call, traced))
             return out
         self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
         self._states |= captured
@@ -193,33 +189,6 @@ class Jitted:
             if len(alike) > MAX_KEYS_BY_CONTENT:
                 self._entries.put(alike.pop(0), [])
         return 1
-
-    def _skip_variables(
-        self, containers: list[Any], call: Call, traced: TracedCall, numbers: Numbers, dynamic: frozenset[int],
-    ) -> tuple[Call, Numbers, frozenset[int]]:
-        """Exclude ``containers`` from the key: their items are read only while the function is traced.
-
-        Return the call, its numbers and the dynamic leaves without them; unchanged if the trace uses values in the containers.
-        """
-        self.skipped |= {id(x): x for x in containers}
-        self._reached = None
-        reduced = Call(self, call.args, call.kwargs, call)
-        first, before = len(call.leaves), call.named()
-        values = {name: k for k, name in enumerate(reduced.named())}
-        records, now = call.content.records, reduced.content.records
-        places: dict[Any, Any] = {record.place(k): (n, k) for n, record in enumerate(now) for k in range(len(record.values))}
-        sets = [records[n].place(k) for n, k in traced.sets]
-        owners = {id(record.owner): n for n, record in enumerate(now)}
-        places |= {(owner, name): (owners[owner], name) for owner, name in sets if isinstance(name, str) and owner in owners
-                   and (owner, name) not in places}
-        if not all([before[k] in values for k in traced.moving]) or not all([name in places for name in sets]):
-            return call, numbers, dynamic  # the next trace excludes them
-        traced.moving = tuple([values[before[k]] for k in traced.moving])
-        dynamic = frozenset([first + values[before[k - first]] if k >= first else k for k in dynamic])
-        traced.sets = tuple([places[name] for name in sets])
-        numbers = numbers_of(self._numbers, reduced)
-        numbers.moving |= dynamic
-        return reduced, numbers, dynamic
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """Return the traced call without compiling or running it. ``wf.explain`` uses it."""
@@ -259,7 +228,7 @@ class Jitted:
         """
         reached = self._reached
         if again or reached is None or not reached.refresh():
-            reached = StaticKey(self.words, self.skipped, getattr(self.f, "__module__", ""))
+            reached = StaticKey(self.words, getattr(self.f, "__module__", ""))
             self._reached = reached.close(reached.of(self.f))
         return reached
 

@@ -11,13 +11,13 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.array import Array
 from weft.devices.base import WarmCalls
 from weft.devices.native_protocols import WatchRow
 from weft.runtime import execute
-from weft.runtime.traced_int import TRACED_TYPES, Tape
+from weft.runtime.traced_int import Tape
 from weft.transforms import records
 from weft.transforms.content import StaticKey
 from weft.transforms.reach import MISSING
@@ -27,63 +27,81 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _SWAPPING.__setitem__(0, threading.RLock()))  # another thread may have held it
 
 
+class Content(NamedTuple):
+    """The place of a container's whole content, if a function adds, removes or reorders items. names : the keys of a dict"""
+
+    names: tuple[Any, ...]
+
+
 class Swap:
     """Run-time numbers that replace constants in objects for the time of a trace."""
 
-    def __init__(self, contents: Sequence[records.Record], moving: Sequence[int], tape: Tape, first: int) -> None:
-        """moving : numbers of the values to replace. first : the tape slot of the first of them"""
-        self.contents = contents
+    def __init__(
+        self, contents: Sequence[records.Record], moving: Sequence[int], tape: Tape, first: int, snapshots: int = 0,
+    ) -> None:
+        """moving : numbers of the values to replace. first : the tape slot of the first of them
+
+        snapshots : how many records at the end of ``contents`` belong to containers that are not compared from call to call
+        """
+        self.contents = list(contents)
+        self._compared, self._arguments = len(contents) - snapshots, len(contents)
+        for record in contents:
+            if isinstance(record, records.BufferRecord):
+                record.save()
         places = [(n, k, indices) for n, record in enumerate(contents) for k, indices in record.paths]
         leaves = {}
         for slot, (n, k, indices) in enumerate([places[number] for number in moving], first):
             leaves[n, k, indices] = tape.number(records.at(contents[n].values[k], indices), slot)
         self._placed = records.put_leaves(contents, leaves)
 
-    def changes(self) -> Iterator[tuple[int, int | str, Any]]:
-        """Yield each value that the function has set: the number of its record, its number in the record or the name of a new
-        attribute, and the value."""
+    def changes(self) -> Iterator[tuple[int, int | str | Content, Any]]:
+        """Yield each value that the function has set: the number of its record, its place, and the value.
+
+        The place is the number of the value in the record, the name of a new attribute, or a ``Content``. MISSING is the value
+        of a deleted attribute or variable.
+        """
         for n, record in self._changed():
             names, values = record.read()
-            if not (record.names or names) and len(values) != len(record.values):
-                continue  # a list that has grown is read only during the trace, see ``Jitted._skip_variables``
+            if self._compared <= n < self._arguments or record.is_restructured(names, values):
+                if not record.unchanged():
+                    is_buffer = isinstance(record, records.BufferRecord)
+                    yield n, Content(names), (record.owner.copy(),) if is_buffer else values
+                    continue
             now = dict(zip(names or range(len(values)), values, strict=True))
             for place, name in enumerate(record.names or range(len(record.values))):
                 before = self._placed.get((n, place), record.values[place])  # beside a run-time number any constant is new
-                value = now.get(name, before)
-                if value is not before and value is not MISSING:
+                value = now.get(name, MISSING)
+                if value is not before:
                     yield n, place, value
             for name in record.added():
                 yield n, name, now[name]
 
+    def add_arguments(self, contents: Sequence[records.Record]) -> None:
+        """Add the records of arguments of the traced call."""
+        self.contents += contents
+
     def restore(self) -> None:
-        """Restore the recorded values and remove added attributes. Items added to containers stay, with plain numbers."""
-        for n, record in self._changed():
-            names, values = record.read()
-            fresh = record.again(names, values)
-            places = {name: k for k, name in enumerate(record.names or range(len(record.values)))}
-            grown = not (record.names or names) and len(values) != len(record.values)
-            for k, (name, value) in enumerate(zip(names or range(len(values)), values, strict=True)):
-                place = places.get(name)
-                if place is not None and (value is self._placed.get((n, place)) or not (grown or value is MISSING)):
-                    if value is not record.values[place]:
-                        record.put(place, record.values[place])
-                elif (form := records.form_of(value)) is not None:
-                    if any([type(records.at(value, indices)) in TRACED_TYPES for indices in records.leaf_indices(form)]):
-                        fresh.put(k, records.map_leaves(value, lambda x, _: x.told() if type(x) in TRACED_TYPES else x))
-            for name in record.added():
-                record.remove(name)
+        """Restore the recorded values and remove added attributes and items."""
+        for _, record in self._changed():
+            record.reset()
+        for record in self.contents:
+            if isinstance(record, records.BufferRecord):
+                record.saved = None
+        del self.contents[self._arguments :]
         self._placed.clear()
 
-    def _changed(self) -> Iterator[tuple[int, records.Record]]:
+    def _changed(self) -> list[tuple[int, records.Record]]:
         with_numbers = {n for n, _ in self._placed}
-        return ((n, r) for n, r in enumerate(self.contents) if r.writable and (n in with_numbers or not r.unchanged()))
+        return [(n, r) for n, r in enumerate(self.contents) if n in with_numbers or not r.unchanged()]
 
 
 @contextmanager
-def swapped(contents: Sequence[records.Record], moving: Sequence[int], tape: Tape, first: int) -> Iterator[Swap]:
-    """Context manager: replace the constants ``moving`` by run-time numbers."""
+def swapped(
+    contents: Sequence[records.Record], moving: Sequence[int], tape: Tape, first: int, snapshots: int = 0,
+) -> Iterator[Swap]:
+    """Context manager: replace the constants ``moving`` by run-time numbers. The arguments are those of :class:`Swap`."""
     with _SWAPPING[0] if moving else nullcontext():
-        swap = Swap(contents, moving, tape, first)
+        swap = Swap(contents, moving, tape, first, snapshots)
         try:
             yield swap
         except BaseException:

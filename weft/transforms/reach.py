@@ -28,35 +28,50 @@ ANY = "*"  # in ``words``: any attribute may be read
 class Names(NamedTuple):
     """Names in a code object and in the functions defined in it.
 
-    variables : global variables
+    variables : global variables that are read
+    bound : global variables that are bound or deleted
     attributes : pairs (global variable, attribute read from it directly)
     words : all other names of attributes and methods, strings that may be such, and ``ANY``
     imports : modules imported inside, each with the level of a relative import
     stores : attributes that may be set
     rebinds : whether a name outside may be bound or deleted
     calls : whether other functions may be called
+    typed : names of variables, attributes and keys whose class ``type(...)`` reads, which tells a run-time number from an int
     """
 
     variables: tuple[str, ...]
+    bound: tuple[str, ...]
     attributes: tuple[tuple[str, str], ...]
     words: frozenset[str]
     imports: tuple[tuple[int, str], ...]
     stores: frozenset[str]
     rebinds: bool
     calls: bool
+    typed: frozenset[str]
 
 
 @functools.lru_cache(maxsize=4096)
 def names_in(code: types.CodeType) -> Names:
     """Return the names in ``code`` and in the functions defined in it."""
     variables: dict[str, None] = {}
+    bound: dict[str, None] = {}
     attributes: dict[tuple[str, str], None] = {}
     imports: dict[tuple[int, str], None] = {}
     words = set(_identifiers(code.co_consts))
     stores = set(words) if "setattr" in code.co_names else set()
     owner, constants, rebinds, calls = "", [0, 0], False, False
+    typed: set[str] = set()
+    argument: str | None = None  # the last name or key in the argument of ``type(...)``, None outside of one
     for instruction in dis.get_instructions(code):
         name, value = instruction.opname, instruction.argval
+        if argument is not None:
+            if name.startswith(("CALL", "PRECALL")):
+                typed.add(argument)
+                argument = None
+            elif name.startswith("LOAD_") and isinstance(value, str):
+                argument = value
+        if name in _GLOBAL and value == "type":
+            argument = ""
         if name.startswith(("STORE_", "DELETE_")):
             rebinds = rebinds or value in code.co_freevars or not name.startswith(_LOCAL)
         calls = calls or name.startswith(("CALL", "IMPORT", "BEFORE_WITH", "SEND", "GET_ITER"))
@@ -64,6 +79,8 @@ def names_in(code: types.CodeType) -> Names:
             constants = [constants[-1], value]
         elif name == "STORE_ATTR":
             stores.add(str(value))
+        elif name in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            bound[str(value)] = None
         elif name == "IMPORT_NAME":  # follows its level and the imported names
             imports[constants[0], str(value)] = None
         if name in _GLOBAL:
@@ -79,15 +96,33 @@ def names_in(code: types.CodeType) -> Names:
         if isinstance(constant, types.CodeType):
             inner = names_in(constant)
             variables |= dict.fromkeys(inner.variables)
+            bound |= dict.fromkeys(inner.bound)
             attributes |= dict.fromkeys(inner.attributes)
             words |= inner.words
             imports |= dict.fromkeys(inner.imports)
             stores |= inner.stores
             rebinds, calls = rebinds or inner.rebinds, calls or inner.calls
+            typed |= inner.typed
     by_module = _ANY_BY_MODULE.intersection([attribute for _, attribute in attributes])
     if by_module or _ANY_BY_ATTRIBUTE.intersection(words) or _ANY_BY_VARIABLE.intersection(variables):
         words.add(ANY)
-    return Names(tuple(variables), tuple(attributes), frozenset(words), tuple(imports), frozenset(stores), rebinds, calls)
+    return Names(
+        tuple(variables), tuple(bound), tuple(attributes), frozenset(words), tuple(imports), frozenset(stores), rebinds, calls,
+        frozenset(typed),
+    )
+
+
+def is_only_appended(code: types.CodeType, names: Collection[str]) -> bool:
+    """Return whether each load of these names in ``code``, and in the functions defined in it, calls the list's method append or
+    extend."""
+    instructions = list(dis.get_instructions(code))
+    for k, instruction in enumerate(instructions):
+        if instruction.argval in names and instruction.opname.startswith(("LOAD_", "DELETE_", "STORE_")):
+            following = instructions[k + 1] if k + 1 < len(instructions) else instruction
+            defines = instruction.opname == "LOAD_CLOSURE"  # a function, which is examined too
+            if not defines and (following.opname not in _ATTRIBUTE or following.argval not in ("append", "extend")):
+                return False
+    return all([is_only_appended(x, names) for x in code.co_consts if isinstance(x, types.CodeType)])
 
 
 def _identifiers(constants: Any) -> Iterator[str]:

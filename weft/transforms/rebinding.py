@@ -25,8 +25,20 @@ from weft.graph.source_lines import file_name, user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, asked, fits
 from weft.transforms.causes import name_of_place
 from weft.transforms.content import StaticKey
-from weft.transforms.reach import closure_contents, is_library, names_in
-from weft.transforms.records import CONSTANTS, ListRecord, Place, Record, at, form_of, leaf_indices, put_leaves, same_constant
+from weft.transforms.reach import closure_contents, is_library, is_only_appended, names_in
+from weft.transforms.records import (
+    CONSTANTS,
+    DictRecord,
+    ListRecord,
+    Place,
+    Record,
+    at,
+    form_of,
+    leaf_indices,
+    put_leaves,
+    read_whole,
+    same_constant,
+)
 from weft.transforms.trace import Trace
 from weft.transforms.tree import structure_changed
 
@@ -70,9 +82,11 @@ class Rebinding:
         self._kept: set[int] = set()  # records that are not restored: objects of weft with values set by weft
         self._grown: dict[int, list[Any]] = {}  # by record: the constants that a step appends to a list
         self._tape: StepTape | None = None
+        self._codes: list[types.CodeType] = []  # of the body and the functions that it may call
         if _may_rebind(f):
-            content = StaticKey({"training"}, (), getattr(f, "__module__", ""))
-            self._records = content.close(content.of(f)).records
+            content = StaticKey({"training"}, getattr(f, "__module__", ""))
+            self._records = [*content.close(content.of(f)).records, *map(read_whole, content.unrecorded)]
+            self._codes = [x.__code__ for x in content.held if isinstance(x, types.FunctionType)]
 
     def enter(self, trace: Any, nodes: Sequence[Node]) -> None:
         """Put placeholders in the places found by earlier calls. nodes : placeholders of the arrays"""
@@ -102,6 +116,8 @@ class Rebinding:
             names, values = record.read()
             appended = values[len(record.values):]
             if isinstance(record, ListRecord) and appended and all([type(x) in CONSTANTS for x in appended]):
+                if self._what != "wf.vmap" and not self._is_only_appended(record):
+                    self._raise(f"adds to {self.name((n, None, ()))}, which it also reads")
                 self._grown[n] = list(appended)
                 values = values[: len(record.values)]
             ours = type(record.owner).__module__.partition(".")[0] == "weft"
@@ -131,6 +147,13 @@ class Rebinding:
                             self._fresh.add((n, k, indices))
         return (len(self.starts), len(self.numbers)) != before_counts
 
+    def _is_only_appended(self, record: Record) -> bool:
+        """Return whether the code appends to a list without reading it: its steps could not see what earlier steps appended."""
+        holders = [(r, k) for r in self._records for k, value in enumerate(r.values) if value is record.owner]
+        names = {r.names[k] for r, k in holders if r.names}
+        named = bool(names) and all([r.names and not isinstance(r, DictRecord) for r, _ in holders])
+        return named and all([is_only_appended(code, names) for code in self._codes])
+
     def _take_leaf(self, key: Place, old: Any, new: Any) -> None:
         before, after = type(_plain(old)), type(_plain(new))
         if isinstance(new, Array) and (isinstance(old, Array) or before in _NUMBERS):
@@ -147,7 +170,7 @@ class Rebinding:
     def restore(self) -> None:
         """Restore the value of every place before the body was called."""
         for n, record in enumerate(self._records):
-            if n not in self._kept and record.writable and not record.unchanged():
+            if n not in self._kept and not record.unchanged():
                 record.reset()
 
     def refuse_written(self, cells: Sequence[Any]) -> None:
@@ -174,7 +197,7 @@ class Rebinding:
             old = at(self._records[key[0]].values[key[1]], key[2])
             self._refuse(key, f"from {_value_text(old)} to {_value_text(self.after[key])}")
 
-    def name(self, key: Place) -> str:
+    def name(self, key: tuple[int, int | None, tuple[int, ...]]) -> str:
         """Return the name of a place in messages."""
         return name_of_place(self.body, self._records, self._records[key[0]], *key[1:])
 

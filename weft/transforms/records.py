@@ -116,9 +116,19 @@ class Record:
 
     def reset(self) -> None:
         """Restore the recorded values in the owner."""
-        for k, value in enumerate(self.values):
-            if value is not MISSING:
+        names, values = self.read()
+        now = dict(zip(names or range(len(values)), values, strict=True))
+        for k, (name, value) in enumerate(zip(self.names or range(len(self.values)), self.values, strict=True)):
+            if now.get(name, MISSING) is not value:
                 self.put(k, value)
+
+    def is_restructured(self, names: tuple, values: tuple) -> bool:
+        """Return whether these current contents of the owner need :meth:`replace`: items were added, removed or reordered."""
+        return False
+
+    def replace(self, names: tuple, values: Sequence[Any]) -> None:
+        """Replace all contents of the owner."""
+        raise TypeError(f"{type(self).__name__} replaces no contents")
 
     def again(self, names: tuple = (), values: tuple = (), paths: tuple[Path, ...] = ()) -> Self:
         """Return a new record of the same owner."""
@@ -174,9 +184,19 @@ class DictRecord(Record):
     def put(self, k: int, value: Any) -> None:
         self.owner[self.names[k]] = value
 
+    def is_restructured(self, names: tuple, values: tuple) -> bool:
+        return not _alike(names, self.names)
+
+    def replace(self, names: tuple, values: Sequence[Any]) -> None:
+        kind: Any = OrderedDict if isinstance(self.owner, OrderedDict) else dict  # not a subclass, such as Counter, which counts
+        kind.clear(self.owner)
+        for name, value in zip(names, values, strict=True):
+            kind.__setitem__(self.owner, name, value)
+
     def reset(self) -> None:
-        self.owner.clear()
-        self.owner.update(zip(self.names, self.values, strict=True))
+        if self.is_restructured(*self.read()):
+            self.replace(self.names, self.values)
+        super().reset()
 
     def watch(self) -> list[WatchRow] | None:
         if isinstance(self.owner, OrderedDict):  # its order differs from that of its underlying dict
@@ -193,9 +213,18 @@ class ListRecord(Record):
     def put(self, k: int, value: Any) -> None:
         self.owner[k] = value
 
+    def is_restructured(self, names: tuple, values: tuple) -> bool:
+        return len(values) != len(self.values)
+
+    def replace(self, names: tuple, values: Sequence[Any]) -> None:
+        kind: Any = list if isinstance(self.owner, list) else deque
+        kind.clear(self.owner)
+        kind.extend(self.owner, values)
+
     def reset(self) -> None:
-        self.owner.clear()
-        self.owner.extend(self.values)
+        if self.is_restructured(*self.read()):
+            self.replace((), self.values)
+        super().reset()
 
     def watch(self) -> list[WatchRow] | None:
         if type(self.owner) is not list:
@@ -211,11 +240,25 @@ class SetRecord(Record):
     def read(self) -> tuple[tuple, tuple]:
         return (), tuple(self.owner)
 
+    def is_restructured(self, names: tuple, values: tuple) -> bool:
+        return True
+
+    def replace(self, names: tuple, values: Sequence[Any]) -> None:
+        set.clear(self.owner)
+        set.update(self.owner, values)
+
+    def reset(self) -> None:
+        self.replace((), self.values)
+
 
 class BufferRecord(Record):
-    """The record of a NumPy array or a bytearray: a digest of its bytes."""
+    """The record of a NumPy array or a bytearray: a digest of its bytes.
+
+    saved : a copy of the owner's content, for the time of a trace
+    """
 
     writable = False
+    saved: Any = None
     def read(self) -> tuple[tuple, tuple]:
         x = self.owner
         return (), (bytes(x) if isinstance(x, bytearray) else hashlib.sha1(x.tobytes()).digest(),)
@@ -223,8 +266,29 @@ class BufferRecord(Record):
     def unchanged(self) -> bool:
         return self.read()[1] == self.values
 
+    def is_restructured(self, names: tuple, values: tuple) -> bool:
+        return True
+
+    def replace(self, names: tuple, values: Sequence[Any]) -> None:
+        _write_buffer(self.owner, values[0])
+
+    def save(self) -> None:
+        """Keep a copy of the content for :meth:`reset`."""
+        self.saved = self.owner.copy()
+
+    def reset(self) -> None:
+        if self.saved is not None:
+            _write_buffer(self.owner, self.saved)
+
     def renewed(self) -> Record | None:
         return self if self.unchanged() else None
+
+
+def _write_buffer(x: Any, content: Any) -> None:
+    if isinstance(x, bytearray):
+        x[:] = content
+    else:
+        x[...] = content
 
 
 class ItemsRecord(Record):
@@ -270,9 +334,11 @@ class ObjectRecord(Record):
         return all(map(is_, attributes.values() if whole else map(attributes.get, self.names), self.values))
 
     def put(self, k: int | str, value: Any) -> None:
-        """Set the value of number ``k``, or of a new attribute ``k``."""
+        """Set the value of number ``k``, or of a new attribute ``k``. MISSING deletes the attribute."""
         name, attributes = k if isinstance(k, str) else self.names[k], getattr(self.owner, "__dict__", {})
-        if name in attributes:
+        if value is MISSING:
+            self.remove(name)
+        elif name in attributes:
             attributes[name] = value
         else:
             object.__setattr__(self.owner, name, value)
@@ -341,7 +407,10 @@ class CellsRecord(Record):
         return id(self.owner[k]), None
 
     def put(self, k: int, value: Any) -> None:
-        self.owner[k].cell_contents = value
+        if value is not MISSING:
+            self.owner[k].cell_contents = value
+        else:
+            del self.owner[k].cell_contents
 
     def watch(self) -> list[WatchRow] | None:
         if any([value is MISSING for value in self.values]):
@@ -357,10 +426,19 @@ class VariablesRecord(Record):
         return self.names, tuple([get(name, MISSING) for name in self.names])
 
     def put(self, k: int, value: Any) -> None:
-        self.owner[self.names[k]] = value
+        if value is not MISSING:
+            self.owner[self.names[k]] = value
+        else:
+            self.owner.pop(self.names[k], None)
 
     def watch(self) -> list[WatchRow] | None:
-        return [("variable", self.owner, name, value) for name, value in zip(self.names, self.values, strict=True)]
+        return self._rows(self.owner)
+
+    def _rows(self, variables: dict) -> list[WatchRow]:
+        """Return the comparisons of the variables in a dict. An unbound name is bound only if the dict grows."""
+        bound = [pair for pair in zip(self.names, self.values, strict=True) if pair[1] is not MISSING]
+        rows: list[WatchRow] = [("variable", variables, name, value) for name, value in bound]
+        return rows if len(bound) == len(self.names) else [("keys", variables, len(variables), None), *rows]
 
 
 class ClassRecord(VariablesRecord):
@@ -374,9 +452,7 @@ class ClassRecord(VariablesRecord):
 
     def watch(self) -> list[WatchRow] | None:
         (attributes,) = gc.get_referents(vars(self.owner))  # the dict behind the mappingproxy
-        bound = [pair for pair in zip(self.names, self.values, strict=True) if pair[1] is not MISSING]
-        rows: list[WatchRow] = [("variable", attributes, name, value) for name, value in bound]
-        return rows if len(bound) == len(self.names) else [("keys", attributes, len(attributes), None), *rows]
+        return self._rows(attributes)
 
 
 def _alike(now: Collection[Any], before: Sequence[Any]) -> bool:
@@ -386,6 +462,17 @@ def _alike(now: Collection[Any], before: Sequence[Any]) -> bool:
 def _rows_of_dict(x: dict, names: tuple, values: tuple) -> list[WatchRow]:
     rows: list[WatchRow] = [("keys", x, len(names), None)]
     return rows + [("next", x, name, value) for name, value in zip(names, values, strict=True)]
+
+
+def read_whole(x: Any) -> Record:
+    """Return a record of all contents of a container that :func:`record_for` knows, without leaves."""
+    kind: Any = record_for(x)
+    return kind(x, *kind(x).read())
+
+
+def read_argument(x: Any) -> Record:
+    """Return a record of all contents of a dataclass, dict or list."""
+    return read_whole(x) if isinstance(x, dict | list) else ObjectRecord(x, *ObjectRecord(x).read())
 
 
 def record_for(x: Any) -> type[Record] | None:

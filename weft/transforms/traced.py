@@ -39,10 +39,18 @@ from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
 from weft.runtime.traced_int import SCALARS, TRACED_TYPES, Slot, Tape
 from weft.transforms.content import has_content
-from weft.transforms.object_state import swapped
-from weft.transforms.records import CONSTANTS, Record
+from weft.transforms.object_state import Content, swapped
+from weft.transforms.records import CONSTANTS, Record, read_argument
 from weft.transforms.trace import JitTrace, Trace
-from weft.transforms.tree import attributes_of, flatten_results, has_structure, is_module, is_only_attributes
+from weft.transforms.tree import (
+    attributes_of,
+    dataclasses_in,
+    flatten_results,
+    has_structure,
+    is_container,
+    is_module,
+    is_only_attributes,
+)
 
 _SCALARS = tuple(SCALARS)
 End = tuple[str, Any]
@@ -76,7 +84,10 @@ class TracedCall:
     tape: Tape | None = None  # the computation on run-time numbers, replayed at each call
     once: bool = False  # whether the program is valid for this call only
     moving: tuple[int, ...] = ()  # numbers of the object values with tape slots, which follow the slots of the leaves
-    sets: tuple[tuple[int, Any], ...] = ()  # values set in objects: number of the record; number of the value, or a new name
+    sets: tuple[tuple[int, Any], ...] = ()  # values set in objects: number of the record; see ``Swap.changes`` for the place
+    argument_sets: tuple[tuple[int, Any], ...] = ()  # the same for arguments: number in ``dataclasses_in``, and the place
+    snapshots: tuple[Record, ...] = ()  # further records, which the numbers in ``sets`` continue with
+    replaced: tuple[Record, ...] = ()  # of the containers whose whole content the function replaces
     needed: Mapping[int, str] = field(default_factory=dict)  # numbers that must be static, and the lines that need their values
 
     @property
@@ -236,6 +247,7 @@ def is_static(leaf: Any) -> bool:
 def trace(
     f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int] = (),
     together: Sequence[Sequence[int]] = (), collect: bool = True, moving: Collection[int] = (), records: Sequence[Record] = (),
+    snapshots: Sequence[Record] = (),
 ) -> TracedCall:
     """Call ``f`` with placeholders for the Array and float leaves of its arguments. Writes to cells from outside are recorded,
     not executed.
@@ -247,6 +259,7 @@ def trace(
         The numbers of the values in ``records`` follow those of the leaves
     collect : whether to collect garbage before arrays count as left behind
     records : the contents of the function and its arguments
+    snapshots : the contents of containers that are not compared from call to call; a change of these makes the trace ``once``
     """
     chosen = tuple(sorted([k - len(leaves) for k in moving if k >= len(leaves)]))
     handles: list[Any] = []
@@ -262,7 +275,7 @@ def trace(
     wholes = {numbers[0]: leaves[numbers[0]].cell.node for numbers in together}
     with (
         _freeze_old_objects(collect) as aside, JitTrace(len(leaves) + len(chosen)) as inner,
-        swapped(records, chosen, inner.tape, len(leaves)) as swap,
+        swapped((*records, *snapshots), chosen, inner.tape, len(leaves), len(snapshots)) as swap,
     ):
         for k, node in wholes.items():
             places[k] = input_leaf(node.shape, node.dtype)
@@ -288,13 +301,25 @@ def trace(
                 cells[k] = handle_of[id(leaf)] = handles[-1]
         inner.made[:] = [weakref.ref(h) for h in (*handles, *cells.values()) if isinstance(h, Array) and h._trace is inner]
         args, kwargs = rebuild(handles)
+        copies = dataclasses_in((args, kwargs)) if any([is_container(x) for x in (*args, *kwargs.values())]) else []
+        known = {id(record.owner) for record in swap.contents}  # static arguments are no copies
+        numbered_copies = [(k, x) for k, x in enumerate(copies) if id(x) not in known]
+        first, argument_numbers = len(swap.contents), [k for k, _ in numbered_copies]
+        swap.add_arguments([read_argument(x) for _, x in numbered_copies])
+        del copies, numbered_copies
         out = f(*args, **kwargs)
         del args, kwargs
         new = cache(lambda: {*map(id, gc.get_objects())}) if aside else None
-        is_made = is_made_in(inner, {id(record.owner) for record in records}, new)
+        owners_known = {id(record.owner) for record in (*records, *snapshots)}
+        is_made = is_made_in(inner, owners_known, new)
         changes = list(swap.changes())
-        sets = tuple([(record, place) for record, place, _ in changes])
-        results, structure = flatten_results((out, *[value for *_, value in changes]) if changes else out, is_made)
+        sets = tuple([(n, place) for n, place, _ in changes if n < first])
+        argument_sets = tuple([(argument_numbers[n - first], place) for n, place, _ in changes if n >= first])
+        replaced = tuple([swap.contents[n] for n, place in sets if isinstance(place, Content)])
+        existing = owners_known.union([id(x) for record in swap.contents[:first] for x in record.values if is_container(x)])
+        results, structure = flatten_results(
+            (out, *[value for *_, value in changes]) if changes else out, is_made, existing=existing,
+        )
         del changes
         numbers = {id(h): k for k, h in reversed([*enumerate(handles)]) if _has_identity(h)}
         owners: dict[int, End] = {id(cell): ("base" if k in wholes else "leaf", k) for k, cell in cells.items()}
@@ -313,15 +338,18 @@ def trace(
         inner.tape.close()
         ends, places_of = ends_record.settled(alive)
         kinds += [ndarray] * (len(ends) - len(kinds))
-        survivors = [(cell, cell._node, places_of.get(key, -1)) for key, cell in alive.items()]
+        # a number that is a result becomes a float
+        survivors = [(cell, cell._node, -1 if cell.weak else places_of.get(key, -1)) for key, cell in alive.items()]
     traced = _assemble(inner, places, frozenset(wholes), ends, kinds, ends_record.shows, structure, writes, survivors)
-    traced.moving, traced.sets = chosen, sets
+    traced.moving, traced.sets, traced.argument_sets = chosen, sets, argument_sets
+    traced.snapshots, traced.replaced = tuple(snapshots), replaced
+    traced.once = traced.once or bool(replaced)
     return traced
 
 
 def trace_with_numbers(
     moving: frozenset[int], f: Callable, leaves: list[Any], rebuild: Callable, states: Collection[int],
-    together: Sequence[Sequence[int]], collect: bool, records: Sequence[Record],
+    together: Sequence[Sequence[int]], collect: bool, records: Sequence[Record], snapshots: Sequence[Record] = (),
 ) -> tuple[TracedCall, frozenset[int], bool]:
     """Call :func:`trace` with the run-time numbers ``moving``, or without any if that raises.
 
@@ -330,7 +358,7 @@ def trace_with_numbers(
     """
     if moving:
         try:
-            traced = trace(f, leaves, rebuild, states, together, collect, moving, records)
+            traced = trace(f, leaves, rebuild, states, together, collect, moving, records, snapshots)
         except Exception:
             pass  # an error of the user's own is raised again by the second trace, without this one as its context
         else:
@@ -340,7 +368,7 @@ def trace_with_numbers(
             if not dynamic and tape and not tape.nodes and not needs_numbers(traced.results, len(leaves)):
                 traced.tape = None  # all its numbers are part of the key
             return traced, dynamic, False
-    traced = trace(f, leaves, rebuild, states, together, collect, (), records)
+    traced = trace(f, leaves, rebuild, states, together, collect, (), records, snapshots)
     traced.needed = dict.fromkeys(moving, "")
     return traced, frozenset(), bool(moving)
 

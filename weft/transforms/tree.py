@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -124,6 +124,37 @@ def _unflatten_dataclass(cls: type, children: Any) -> Any:
     return out
 
 
+def _flatten_attributes(x: Any) -> tuple[list[Any], tuple[type, tuple[str, ...]], tuple[str, ...]]:
+    """Flatten a dataclass that is an argument, with attributes that are not fields."""
+    attributes = attributes_of(x)
+    return [*attributes.values()], (type(x), tuple(attributes)), tuple(attributes)
+
+
+def _unflatten_attributes(kind: tuple[type, tuple[str, ...]], children: Any) -> Any:
+    out: Any = object.__new__(kind[0])
+    for name, value in zip(kind[1], children, strict=True):
+        object.__setattr__(out, name, value)
+    return out
+
+
+def dataclasses_in(arguments: Any) -> list[Any]:
+    """Return the dataclasses in a tree, and the dicts and lists in them, in a fixed order."""
+    found: list[Any] = []
+    stack = [(arguments, False)]
+    while stack:
+        x, inside = stack.pop()
+        if not is_container(x) or is_module(x):
+            continue
+        if dataclasses.is_dataclass(x):
+            parts, inside = attributes_of(x).values(), True
+        else:
+            parts = x.values() if isinstance(x, dict) else x
+        if inside and not isinstance(x, tuple):
+            found.append(x)
+        stack += [(part, inside) for part in parts]
+    return found
+
+
 def _optree() -> Any:
     if _UNREGISTERED or not _OPTREE:
         with uninterrupted():  # an interrupt must not lose a class between list and registration
@@ -138,10 +169,13 @@ def _optree() -> Any:
     return _OPTREE[0]
 
 
-def flatten(tree: Any, modules: bool = True, ordered: bool = False) -> tuple[list[Any], Any]:
+def flatten(
+    tree: Any, modules: bool = True, ordered: bool = False, existing: Collection[int] = (),
+) -> tuple[list[Any], Any]:
     """Return the leaves of a tree and its structure. ``modules=False``: modules are leaves
 
     ``ordered``, with ``modules=False``: the order of a dict's keys is part of the structure.
+    ``existing``, with ``modules=False``: ids of containers that are leaves
 
     Examples
     --------
@@ -151,17 +185,18 @@ def flatten(tree: Any, modules: bool = True, ordered: bool = False) -> tuple[lis
     """
     optree = _optree()
     namespace = _CALLS if ordered else "weft"
+    is_leaf = None if modules else is_module if not existing else lambda x: id(x) in existing or is_module(x)
     while True:
-        leaves, structure = optree.tree_flatten(tree, is_leaf=None if modules else is_module, namespace=namespace)
-        fresh = set(map(type, leaves)) - _LEAVES
+        leaves, structure = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=namespace)
+        fresh = {type(x) for x in leaves if id(x) not in existing} - _LEAVES if existing else set(map(type, leaves)) - _LEAVES
         unknown = [cls for cls in fresh if dataclasses.is_dataclass(cls) and cls not in _MODULES]
         if not unknown:
             _LEAVES.update(fresh)
             return leaves, structure
         with uninterrupted():
             for cls in unknown:
-                for space in ("weft", _CALLS):
-                    optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace=space)
+                optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace="weft")
+                optree.register_pytree_node(cls, _flatten_attributes, _unflatten_attributes, namespace=_CALLS)
 
 
 def unflatten(structure: Any, leaves: list[Any]) -> Any:
@@ -224,12 +259,17 @@ def _build_object(kind: Any, number: int, parts: Mapping[str, Build]) -> Build:
     return build
 
 
-def flatten_results(tree: Any, is_made: Callable[[Any], bool], modules: bool = False) -> tuple[list[Any], Any]:
+def flatten_results(
+    tree: Any, is_made: Callable[[Any], bool], modules: bool = False, existing: Collection[int] = (),
+) -> tuple[list[Any], Any]:
     """Flatten the result of a function like :func:`flatten`, including objects that it has made (``is_made``): all arrays,
     objects and containers in their attributes are part of the tree.
 
     modules : whether other modules are trees of their float Arrays; otherwise they are leaves, and so are run-time numbers
+    existing : ids of containers that existed before the call, which are leaves
     """
+    if id(tree) in existing:
+        return [tree], None
     if not (is_container(tree) and (modules or not is_module(tree))) and not is_made(tree):
         return [tree], None
     leaves: list[Any] = []
@@ -242,8 +282,8 @@ def flatten_results(tree: Any, is_made: Callable[[Any], bool], modules: bool = F
             if known:
                 return lambda leaves, made: made[number]
             return _build_object(type(x), number, {name: part_of(value, True) for name, value in attributes_of(x).items()})
-        if is_container(x) and (modules or not is_module(x)):
-            items, structure = flatten(x, modules=False) if not is_module(x) else flatten(x)
+        if is_container(x) and (modules or not is_module(x)) and id(x) not in existing:
+            items, structure = flatten(x, modules=False, existing=existing) if not is_module(x) else flatten(x)
             parts = [part_of(item, inside) for item in items]
             return lambda leaves, made: structure.unflatten([part(leaves, made) for part in parts])
         if inside and not isinstance(x, Array | np.ndarray) and (modules or type(x) not in TRACED_TYPES):
@@ -252,7 +292,7 @@ def flatten_results(tree: Any, is_made: Callable[[Any], bool], modules: bool = F
         return _build_leaf
 
     build = part_of(tree, False)
-    return (leaves, Results(build)) if numbers else flatten(tree, modules=modules)
+    return (leaves, Results(build)) if numbers else flatten(tree, modules=modules, existing=existing)
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:

@@ -194,7 +194,6 @@ class _Program:
         p.accs[s.weight] = weight
 
     def _print_results(self, own: _Run) -> None:
-        """Print the results and the stores."""
         p, s = self.p, self.c.softmax
         if s is not None:
             p.accs[s.top] = p.put(f"tl.where(top == {NONE}, 0.0, top)", (0,))

@@ -143,7 +143,6 @@ class CodeStore:
         return hashlib.sha256(repr(("triton", *key)).encode()).hexdigest()
 
     def _read_disk(self, launch: Launch, aligned: int) -> Code | None:
-        """Return the code on disk, or None."""
         entry = None if self._cache is None else self._cache.read(self._name(launch, aligned))
         code = None if entry is None else _decode(entry.meta, entry.code)
         self.hits += code is not None

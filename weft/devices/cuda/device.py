@@ -7,7 +7,6 @@ waiting, and threads take turns under one lock.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,26 +16,21 @@ import numpy as np
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.cache import Cache
 from weft.devices.cuda.adapter import assemble_for, compiled, version
-from weft.devices.cuda.arguments import PrintedKernel
 from weft.devices.cuda.card_allocator import PIECE_BYTES, CardAllocator, CardMemory, EndWhenDone, Staging
 from weft.devices.cuda.code_store import CodeStore, Compiler
 from weft.devices.cuda.compilers import POOL, Pool
-from weft.devices.cuda.generate import generate
+from weft.devices.cuda.generate import PrintingDevice
 from weft.devices.cuda.measure import measure
 from weft.devices.cuda.nvidia import NvidiaDriver, OutOfMemory
 from weft.devices.cuda.pending_checks import PendingChecks
 from weft.devices.cuda.run_program import CardExecutable, run_kernel
-from weft.devices.cuda.target import GPU
 from weft.devices.cuda.tuning import Tuner
 from weft.dtypes.formats import Format
 from weft.errors import DeviceError
-from weft.kernel.ir import Kernel
-from weft.kernel.printer import kernel_key
-from weft.process.bounded_cache import BoundedCache
 from weft.schedule.program import Program
 
 
-class CardDevice:
+class CardDevice(PrintingDevice):
     """See :class:`weft.devices.base.Device`.
 
     compiler : (launch, capability, alignment of addresses) -> Code
@@ -44,14 +38,13 @@ class CardDevice:
     pool : compiles several launches in parallel
     """
 
-    target = GPU
-    threads = 1
     run_kernel = run_kernel
 
     def __init__(
         self, driver: NvidiaDriver, name: str = "gpu", cache: Cache | None = None, compiler: Compiler = compiled,
         piece: int = PIECE_BYTES, pool: Pool | None = None,
     ) -> None:
+        super().__init__()
         self.driver, self.name, self._cache = driver, name, cache
         # one class for each card: DEVICE_OF_BUFFER_TYPE identifies cards by it
         memory_class = type("CardMemory", (CardMemory,), {"__slots__": ()})
@@ -61,32 +54,14 @@ class CardDevice:
         self.codes = CodeStore(driver, self._unused_functions.add, cache, compiler, pool)
         self.tuner = Tuner(driver, self.codes, self.identity, self.recall, self.remember)
         self.checks = PendingChecks(driver)
-        self.lock = threading.RLock()
-        self.launches = self.kernels = self.replays = 0
-        self._printed = BoundedCache(1000)
+        self.replays = 0
         DEVICE_OF_BUFFER_TYPE[memory_class] = name
-
-    def set_threads(self, count: int) -> None:
-        """Do nothing: threads are the CPU's."""
 
     def compile(self, program: Program, flush_denormals: bool = False) -> CardExecutable:
         """Compile a program. ``flush_denormals`` is ignored: a GPU is no slower with denormals."""
         with self.lock:
             self.driver.enter()
             return CardExecutable(self, program)
-
-    def launches_of(self, kernel: Kernel) -> int:
-        return len(self.printed(kernel).launches)
-
-    def printed(self, kernel: Kernel) -> PrintedKernel:
-        """Return a kernel as launches, from the cache if it was printed before."""
-        key = kernel_key(kernel)
-        self.kernels += 1
-        printed = self._printed.get(key)
-        if printed is None:
-            printed = generate(kernel)
-            self._printed.put(key, printed)
-        return printed
 
     def drop(self, graphs: list[Any]) -> None:
         """Destroy graphs that are no longer used; may be called from anywhere."""

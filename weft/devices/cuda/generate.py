@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -12,11 +13,14 @@ from weft.devices.cuda.product import match_operands
 from weft.devices.cuda.row_reductions import MAX_REGISTER_ROW, keeps_order, map_launch, row_launch
 from weft.devices.cuda.scatter import Shapes, ordered_launches
 from weft.devices.cuda.split_work import partial_launches, running_launches, should_cut
+from weft.devices.cuda.target import GPU
 from weft.devices.cuda.tile_choices import product_launches
 from weft.devices.cuda.tiles import contiguous_loads, fastest_last, unit_strides
 from weft.kernel.expressions import axes_of, each, roots
 from weft.kernel.ir import Axis, Buffer, Chain, Kernel, Phase, Stage, size_of
+from weft.kernel.printer import kernel_key
 from weft.kernel.stages import Part, split, split_by_stage
+from weft.process.bounded_cache import BoundedCache
 from weft.schedule.index_checks import has_checks
 
 
@@ -35,6 +39,35 @@ def generate(kernel: Kernel) -> PrintedKernel:
         launches += [launch for launch in part_launches if 0 not in launch.grid]
     sites = {v.attr.site for part in parts for v in each(roots(part.stages)) if v.op == "check"} - {None}
     return PrintedKernel(kernel.name, tuple(_skip_after_faults(launches)), tuple(scratch), max(sites, default=-1) + 1)
+
+
+class PrintingDevice:
+    """What the devices that run texts for a GPU have in common. ``kernels``: number of kernels asked for."""
+
+    target = GPU
+    threads = 1
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.launches = self.kernels = 0
+        self._printed = BoundedCache(1000)
+
+    def set_threads(self, count: int) -> None:
+        """Do nothing: threads are the CPU's."""
+
+    def launches_of(self, kernel: Kernel) -> int:
+        return len(self.printed(kernel).launches)
+
+    def printed(self, kernel: Kernel) -> PrintedKernel:
+        """Return a kernel as launches, from the cache if it was printed before."""
+        key = kernel_key(kernel)
+        with self.lock:
+            self.kernels += 1
+            printed = self._printed.get(key)
+            if printed is None:
+                printed = generate(kernel)
+                self._printed.put(key, printed)
+        return printed
 
 
 @lru_cache(maxsize=4096)

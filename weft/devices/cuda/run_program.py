@@ -355,9 +355,7 @@ class Walker:
         return run_kernel(self.device, call.kernel, [m.address for m in memories], numbers)
 
 
-def run_kernel(
-    device: Card, kernel: Kernel, pointers: Sequence[int], numbers: Sequence[Any],
-) -> tuple[int, int] | None:
+def run_kernel(device: Card, kernel: Kernel, pointers: Sequence[int], numbers: Sequence[Any]) -> tuple[int, int] | None:
     """Run a kernel on the memory of its inputs and outputs. Return (check number, index) if an index was out of range."""
     printed = device.printed(kernel)
     scratch = device.allocate(scratch_bytes(printed))

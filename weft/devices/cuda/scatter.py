@@ -21,7 +21,7 @@ from weft.devices.cuda.row_reductions import map_launch
 from weft.devices.cuda.tile_expressions import LIMIT, Printer, wide
 from weft.devices.cuda.tiles import MIN_PROGRAMS, TILE_ELEMENTS, lay_axes, pieces, power_of_two, program, spread
 from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, UINT32, UINT64, Format
-from weft.kernel.expressions import access_values, dependencies
+from weft.kernel.expressions import access_values, dependencies, may_collide
 from weft.kernel.ir import Access, Axis, Buffer, Store, Value, size_of
 from weft.kernel.stages import Part, iteration_number
 
@@ -58,13 +58,6 @@ def ordered_launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Laun
             scratch.append(board)
             launches += _last_write_launches(part.shared, s, board)
     return launches, scratch
-
-
-def may_collide(store: Store, axes: tuple[Axis, ...]) -> bool:
-    """Return whether several iterations may write one element."""
-    used = {a for a, _ in store.access.flat().terms}
-    gathers = any(index.gather for index in store.access.index)
-    return store.mode != "own" and (gathers or any(a.extent > 1 and a.id not in used for a in axes))
 
 
 def _read_first(
@@ -147,7 +140,6 @@ def _add_in_float32(axes: tuple[Axis, ...], store: Store, sums: Buffer) -> list[
 
 
 def _add_in_order(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
-    """Return the launch that adds in order."""
     buffer = store.access.buffer
     disjoint = _disjoint_axes(axes, store, shapes[buffer.scope, buffer.id])
     columns = tuple([a for a in axes if a.id in disjoint])

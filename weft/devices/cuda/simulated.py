@@ -7,7 +7,6 @@ memory contains a pattern. It does not show races, the rounding of a card's appr
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,15 +14,12 @@ import numpy as np
 
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.cuda.adapter import interpreted, version
-from weft.devices.cuda.arguments import FAULTS, Argument, PrintedKernel
-from weft.devices.cuda.generate import generate
-from weft.devices.cuda.target import GPU
+from weft.devices.cuda.arguments import FAULTS, Argument
+from weft.devices.cuda.generate import PrintingDevice
 from weft.devices.faults import ForeignBuffer
 from weft.devices.steps import find_donations, walk
 from weft.dtypes.formats import Format, scalar
 from weft.kernel.ir import Kernel
-from weft.kernel.printer import kernel_key
-from weft.process.bounded_cache import BoundedCache
 from weft.schedule.program import Call, Program, Slot
 
 ALIGNED = 256  # bytes: alignment of a card's memory
@@ -104,36 +100,15 @@ class _Executable:
         return 0
 
 
-class SimulatedDevice:
+class SimulatedDevice(PrintingDevice):
     """See :class:`weft.devices.base.Device`."""
 
     name = "gpu-sim"
-    target = GPU
-    threads = 1
 
     def __init__(self) -> None:
+        super().__init__()
         DEVICE_OF_BUFFER_TYPE[DeviceMemory] = self.name
         self.triton = version()
-        self.launches = self.kernels = 0
-        self._printed = BoundedCache(1000)
-        self._lock = threading.RLock()
-
-    def set_threads(self, count: int) -> None:
-        """Do nothing: threads are the CPU's."""
-
-    def launches_of(self, kernel: Kernel) -> int:
-        return len(self.printed(kernel).launches)
-
-    def printed(self, kernel: Kernel) -> PrintedKernel:
-        """Return a kernel as launches, from the cache if it was printed before."""
-        key = kernel_key(kernel)
-        with self._lock:
-            self.kernels += 1
-            printed = self._printed.get(key)
-            if printed is None:
-                printed = generate(kernel)
-                self._printed.put(key, printed)
-        return printed
 
     def run_kernel(self, kernel: Kernel, memories: Sequence[np.ndarray], numbers: Sequence[Any]) -> tuple[int, int] | None:
         """Run a kernel on the memory of its inputs and outputs. Return (check number, index) if an index was out of range."""

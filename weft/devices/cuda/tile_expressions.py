@@ -147,9 +147,7 @@ class Printer:
 
     def mask(self, access: Access, at: Expression) -> Expression | None:
         """Return the mask of an access; None if it needs none."""
-        conditions = []
-        for index, low, high in access.guard:
-            conditions.append(self.within(index, low, high, not self._fits_32_bits(index)))
+        conditions = [self.within(index, low, high, not self._fits_32_bits(index)) for index, low, high in access.guard]
         return self.inside(joined([at, *conditions])[0], conditions)
 
     def within(self, index: Affine, low: int, high: int, far: bool) -> Expression:

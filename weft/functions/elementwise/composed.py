@@ -464,7 +464,7 @@ def modf(
     >>> [y.tolist() for y in wf.modf(wf.array([1.5, -2.25]))]
     [[0.5, -0.25], [1.0, -2.0]]
     """
-    value = wrap(_elements(_read_operand("modf", x, dtype, casting)))
+    value = wrap(_read_operand("modf", x, dtype, casting))
     integral = ufuncs.copysign(ufuncs.trunc(value), value)
     fraction = ufuncs.copysign(choose(ufuncs.isinf(value), 0.0, value - integral), value)
     results = zip((fraction.node, integral.node), _parse_outs("modf", out, order), strict=True)
@@ -473,12 +473,9 @@ def modf(
 
 
 def _read_operand(function: str, x: Any, dtype: Any, casting: str) -> Node:
-    """Cast the operand to the requested dtype."""
+    """Cast the operand to the requested dtype, and then to a float dtype."""
     value = node(x, function)
-    return value if dtype is None else arguments.cast_by(casting, value, parse_dtype(dtype), function, "x")
-
-
-def _elements(value: Node) -> Node:
+    value = value if dtype is None else arguments.cast_by(casting, value, parse_dtype(dtype), function, "x")
     return cast(value, elementwise_float_format(value.dtype))
 
 
@@ -510,7 +507,7 @@ def frexp(
     >>> [y.tolist() for y in wf.frexp(wf.array([8.0, 0.75]))]
     [[0.5, 0.75], [4, 0]]
     """
-    value = _elements(_read_operand("frexp", x, dtype, casting))
+    value = _read_operand("frexp", x, dtype, casting)
     if value.dtype in COMPLEX:
         raise no_complex("frexp", value.dtype)
     exponent = _exponent(value)
@@ -574,12 +571,6 @@ for _function in (divmod, modf, frexp):
     ufuncs.describe(_function, _function.__name__)
 
 
-def _flatten_without_axis(function: str, value: Node, axis: int | None) -> tuple[Node, int]:
-    if axis is None or not value.shape:
-        return reshaped(value, (value.size,)), 0
-    return value, axis_index(axis, len(value.shape), function)
-
-
 def _bit_shifts(function: str, bitorder: str, shape: tuple[int, ...]) -> Node:
     if bitorder not in ("big", "little"):
         raise ValueError(f"{function}: bitorder={bitorder!r} must be 'big' or 'little'")
@@ -613,7 +604,7 @@ def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Array
     value = node(a, "packbits", "a")
     if value.dtype not in INTEGERS and value.dtype != BOOL:
         raise DTypeError(f"packbits: a must hold bools or integers, but has dtype {value.dtype}")
-    value, axis = _flatten_without_axis("packbits", value, axis)
+    value, axis = arguments.flat_axis(value, axis, "packbits", numbers=True)
     shape = value.shape
     count = -(-shape[axis] // 8)
     high = tuple(8 * count - n if k == axis else 0 for k, n in enumerate(shape))
@@ -651,7 +642,7 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
     value = node(a, "unpackbits", "a")
     if value.dtype != UINT8:
         raise DTypeError(f"unpackbits: a must hold uint8, but has dtype {value.dtype}")
-    value, axis = _flatten_without_axis("unpackbits", value, axis)
+    value, axis = arguments.flat_axis(value, axis, "unpackbits", numbers=True)
     shape = value.shape
     separated = reshaped(value, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     shifts = _bit_shifts("unpackbits", bitorder, (8,) + (1,) * (len(shape) - axis - 1))

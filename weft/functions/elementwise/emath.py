@@ -99,8 +99,6 @@ def logn(n: Any, x: Any) -> Array:
     -------
     Array, real or complex
 
-    Examples
-    --------
     >>> wf.emath.logn(2, [4.0, 16.0]).tolist()
     [2.0, 4.0]
     """
@@ -121,8 +119,6 @@ def power(x: Any, p: Any) -> Array:
     -------
     Array of the shape that both broadcast to
 
-    Examples
-    --------
     >>> wf.emath.power([2, 4], -1).tolist()
     [0.5, 0.25]
     """

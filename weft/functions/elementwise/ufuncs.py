@@ -282,9 +282,6 @@ def at(operation: Operation, array: Any, indices: Any, /, *values: Any) -> None:
 
 __all__ = ["Ufunc"]
 
-# ---- makers
-
-
 def _document(function: Any, name: str, summary: str, parameters: str, example: str, output: str, raises: str = "") -> Any:
     """Finish a ufunc. The example's arguments begin with a list, which is shown as an array."""
     equip(function, OPERATIONS[name])

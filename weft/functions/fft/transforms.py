@@ -305,15 +305,6 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
     """Transform one half of a Hermitian-symmetric signal, whose spectrum is real.
 
-    Parameters
-    ----------
-    n : int, optional
-        Length of the result; 2 (m - 1) for m input elements by default. The input is cut or filled with zeros to fit.
-
-    Returns
-    -------
-    Array of floats
-
     >>> wf.round(wf.fft.hfft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
@@ -325,10 +316,6 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
     """Compute the inverse of :func:`hfft`.
-
-    Returns
-    -------
-    Array of complex64 or complex128, with n // 2 + 1 elements along the axis
 
     >>> wf.fft.ihfft(wf.array([4.0, 0.0, 0.0, 0.0])).real.tolist()
     [1.0, 1.0, 1.0]
@@ -448,6 +435,6 @@ def irfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, ou
 
 
 complete_module(
-    globals(), (fftfreq, rfftfreq), (fftshift, ifftshift), (fft, ifft, rfft, irfft, hfft, ihfft, fft2), (fft2, ifft2, rfft2,
-    irfft2, fftn), (fftn, ifftn, rfftn, irfftn),
+    globals(), (fftfreq, rfftfreq), (fftshift, ifftshift), (fft, ifft, rfft, irfft, fft2), (rfft, ihfft), (irfft, hfft), (fft2,
+    ifft2, rfft2, irfft2, fftn), (fftn, ifftn, rfftn, irfftn),
 )

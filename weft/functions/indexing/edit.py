@@ -182,7 +182,6 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     return value[tuple(index)]
 
 
-# ---- written in place
 
 def _check_target(function: str, x: Any, argument: str) -> Array:
     if not isinstance(x, Array):
@@ -221,14 +220,10 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
     values = arguments.held(val, a.node.dtype, "fill_diagonal", "val")
     if 0 in values.shape:
         return
-    line = resize(_of(values), places.size) if values.shape else _of(values)
+    line = resize(values, places.size) if values.shape else finish(values)
     index = np.unravel_index(places, shape)
     if places.size:
         a[index] = line
-
-
-def _of(node: Node) -> Array:
-    return wrap(node)
 
 
 def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) -> None:
@@ -262,9 +257,9 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
         raise DTypeError(f"copyto: src is {operand}, dst {target_form.name}: casting={casting!r} does not allow this conversion")
     values = arguments.held(src, target_form, "copyto", "src")
     if where is True:
-        dst[...] = _of(values)
+        dst[...] = wrap(values)
     else:
-        _write_masked(dst, where, _of(values), "copyto", "where")
+        _write_masked(dst, where, wrap(values), "copyto", "where")
 
 
 def _write_masked(target: Array, mask: Any, values: Array, function: str, argument: str) -> None:
@@ -272,7 +267,7 @@ def _write_masked(target: Array, mask: Any, values: Array, function: str, argume
     condition = cast(node(mask, function, argument), BOOL)
     if arguments.broadcast_shapes(function, target.shape, condition.shape, values.shape) != target.shape:
         raise ShapeError(f"{function}: shapes {condition.shape} and {values.shape} do not broadcast to {target.shape}")
-    target[...] = where(_of(condition), values, target)
+    target[...] = where(wrap(condition), values, target)
 
 
 def _casting_dtype(x: Any, dtype: Format) -> Format:
@@ -326,7 +321,7 @@ def putmask(a: Array, mask: Any, values: Any) -> None:
         raise ShapeError(f"putmask: mask has shape {condition.shape}, a has shape {shape}")
     updates = _convert_safely(values, a.node.dtype, "putmask", "values")
     if updates.size and a.size:
-        _write_masked(a, _of(reshaped(condition, shape)), resize(_of(updates), shape), "putmask", "mask")
+        _write_masked(a, wrap(reshaped(condition, shape)), resize(wrap(updates), shape), "putmask", "mask")
 
 
 def place(arr: Array, mask: Any, vals: Any) -> None:
@@ -364,7 +359,7 @@ def place(arr: Array, mask: Any, vals: Any) -> None:
     count = op("subtract", op("cumulative_sum", flat, axis=0), cast(node(1, "place"), INT64))
     turn = op("remainder", op("maximum", count, cast(node(0, "place"), INT64)), cast(node(updates.size, "place"), INT64))
     line = op("gather", reshaped(updates, (updates.size,)), turn, axes=(0,))
-    _write_masked(arr, _of(reshaped(condition, shape)), _of(reshaped(line, shape)), "place", "mask")
+    _write_masked(arr, wrap(reshaped(condition, shape)), wrap(reshaped(line, shape)), "place", "mask")
 
 
 def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:

@@ -237,17 +237,6 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: s
 def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: str = "raise") -> Array:
     """Return a copy of ``x`` with ``updates`` written at the indices; of repeated indices the last one counts.
 
-    Parameters
-    ----------
-    indices : array of integers, or a tuple of them
-        One array per axis in ``axes``. Negative ones count from the end.
-    updates : array
-        Broadcasts to the shape of the indices followed by the shape of ``x`` without ``axes``.
-
-    Returns
-    -------
-    Array of the shape and dtype of ``x``
-
     >>> wf.scatter_set(wf.zeros(3), [0, 2], 5.0).tolist()
     [5.0, 0.0, 5.0]
     """
@@ -331,11 +320,6 @@ def flatnonzero(a: Any) -> Array:
     -------
     (K,) int64 Array
 
-    Raises
-    ------
-    TraceError
-        Called inside a traced function, since the shape depends on values.
-
     >>> wf.flatnonzero(wf.array([[0, 5], [7, 0]])).tolist()
     [1, 2]
     """
@@ -353,11 +337,6 @@ def extract(condition: Any, arr: Any) -> Array:
     Returns
     -------
     (K,) Array
-
-    Raises
-    ------
-    TraceError
-        Called inside a traced function, since the shape depends on values.
 
     >>> arr = wf.array([1, 5, 7])
     >>> wf.extract(arr > 2, arr).tolist()
@@ -552,14 +531,8 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
 
     Parameters
     ----------
-    arr : (M, N) array
     k : int
         The first diagonal that is included.
-
-    Raises
-    ------
-    ShapeError
-        ``arr`` is no matrix.
 
     >>> [i.tolist() for i in wf.triu_indices_from(wf.ones((2, 2)))]
     [[0, 0, 1], [0, 1, 1]]
@@ -721,7 +694,8 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
 
 
 complete_module(
-    globals(), (take_along_axis, put_along_axis), (gather, scatter_add, scatter_set), (nonzero, argwhere, flatnonzero, extract),
-    (tril_indices, triu_indices, tril_indices_from, triu_indices_from, mask_indices), (diag_indices, diag_indices_from),
+    globals(), (take_along_axis, put_along_axis), (gather, scatter_add), (scatter_add, scatter_set), (nonzero, argwhere),
+    (argwhere, flatnonzero, extract), (tril_indices, triu_indices, tril_indices_from, mask_indices), (tril_indices_from,
+    triu_indices_from), (diag_indices, diag_indices_from),
     (unravel_index, ravel_multi_index),
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +22,19 @@ from weft.functions.indexing.where import where
 from weft.functions.linalg.products import dot, line_of, sum_of
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, finish, floating, node, number, op, permuted, reduced, reshaped, sliced
-from weft.functions.support.arguments import sliced as part
 from weft.graph.primitives.linear_algebra import MatrixError, check, qr_parts, svd_parts, transposed, unpacked
 from weft.process.docstrings import complete_module
+
+SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
+LstsqResult = namedtuple("LstsqResult", "x residuals rank s")
+EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
+EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
+QRResult = namedtuple("QRResult", "Q R")
+SVDResult = namedtuple("SVDResult", "U S Vh")
+
+
+def _real(value: Node) -> Node:
+    return op("real", value) if value.dtype in COMPLEX else value
 
 
 def _cast_for_norm(x: Any) -> tuple[Node, Format]:
@@ -161,9 +172,6 @@ def norm(x: Any, ord: Any = None, axis: arguments.Axis = None, keepdims: bool = 
     if len(places) != 2 or places[0] == places[1]:
         raise ShapeError(f"norm: axis={axis!r} of shape {value.shape} must name one axis (vectors) or two (matrices)")
     return wrap(cast(_matrix_norm(value, *places, keepdims, "fro" if ord is None else ord), result))
-
-
-# ---- diagonals of the last two axes, as in numpy.linalg
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Array:
@@ -330,22 +338,6 @@ def _rotate(value: Node, axis: int, by: int) -> Node:
     return op("concat", sliced(value, at, by, 3), sliced(value, at, 0, by), axis=at)
 
 
-class SlogdetResult(NamedTuple):
-    """The result of :func:`slogdet`."""
-
-    sign: Array
-    logabsdet: Array
-
-
-class LstsqResult(NamedTuple):
-    """The result of :func:`lstsq`."""
-
-    x: Array
-    residuals: Array
-    rank: Array
-    s: Array
-
-
 def matrix(x: Any, function: str, argument: str = "a") -> Node:
     """Return an operand as LAPACK takes it: integers become float32."""
     return floating(node(x, function, argument))
@@ -436,7 +428,7 @@ def slogdet(a: Any) -> SlogdetResult:
     """
     value = matrix(a, "slogdet")
     sign, log = unpacked(op("slogdet", value), (), ())
-    return SlogdetResult(wrap(sign), wrap(op("real", log) if log.dtype is not log.dtype.part else log))
+    return SlogdetResult(wrap(sign), wrap(_real(log)))
 
 
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
@@ -513,11 +505,11 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     check("lstsq", left)
     columns = reshaped(right, (m, 1)) if len(right.shape) == 1 else right
     u, s, vh = unpacked(op("svd", left, full=False), *svd_parts(left.shape, False))
-    real = op("real", s) if s.dtype is not s.dtype.part else s
+    real = _real(s)
     if rcond is not None and not 0 < rcond < 1:
         rcond = 2.0 ** -(real.dtype.mantissa + 1)  # LAPACK's replacement: half the machine epsilon
     threshold = number(_default_rtol(left) if rcond is None else rcond, real.dtype)
-    largest = part(real, 0, 0, 1) if real.size else real
+    largest = sliced(real, 0, 0, 1) if real.size else real
     is_counted = op("greater", real, op("multiply", largest, threshold)) if real.size else op("greater", real, real)
     divisor = op("where", is_counted, s, number(1, s.dtype))
     inner = product(permuted(arguments.conjugate(u), (1, 0)), columns)
@@ -528,7 +520,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     residual = op("abs", op("subtract", columns, product(left, x)))
     residuals = op("reduce_sum", op("square", residual), axes=(0,), keepdims=False)
     if m <= n or (known(rank) and int(look(rank, free=True)) < n):
-        residuals = part(residuals, 0, 0, 0)
+        residuals = sliced(residuals, 0, 0, 0)
     return LstsqResult(wrap(reshaped(x, (n,)) if len(right.shape) == 1 else x), wrap(residuals), wrap(rank), wrap(real))
 
 
@@ -610,39 +602,6 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     if n != math.prod(columns):
         raise MatrixError(f"tensorinv: a {value.shape} with ind={ind} is not square: {n} rows and {math.prod(columns)} columns.")
     return wrap(reshaped(op("inv", reshaped(value, (n, n))), (*columns, *rows)))
-
-
-class EighResult(NamedTuple):
-    """The result of :func:`eigh`."""
-
-    eigenvalues: Array
-    eigenvectors: Array
-
-
-class EigResult(NamedTuple):
-    """The result of :func:`eig`."""
-
-    eigenvalues: Array
-    eigenvectors: Array
-
-
-class QRResult(NamedTuple):
-    """The result of :func:`qr`."""
-
-    Q: Array
-    R: Array
-
-
-class SVDResult(NamedTuple):
-    """The result of :func:`svd`."""
-
-    U: Array
-    S: Array
-    Vh: Array
-
-
-def _real(value: Node) -> Node:
-    return op("real", value) if value.dtype in COMPLEX else value
 
 
 def cholesky(a: Any, *, upper: bool = False) -> Array:
@@ -881,7 +840,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     if not values.shape[-1]:
         return wrap(reduced("reduce_sum", cast(values, INT64), (last,)))
     if tol is None:
-        relative = max(value.shape[-2:]) * 2.0**-values.dtype.mantissa if rtol is None else rtol
+        relative = _default_rtol(value) if rtol is None else rtol
         bound = op("multiply", reduced("reduce_max", values, (last,), True), _column(relative, values, last))
     else:
         bound = _column(tol, values, last)

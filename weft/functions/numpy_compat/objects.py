@@ -75,10 +75,6 @@ def shape(a: Any) -> tuple[int, ...]:
 def ndim(a: Any) -> int:
     """Return the number of dimensions of an array or array-like.
 
-    Returns
-    -------
-    int
-
     >>> wf.ndim([[1, 2]])
     2
     """
@@ -91,10 +87,6 @@ def size(a: Any, axis: Any = None) -> int:
     Parameters
     ----------
     axis : int or tuple of int, optional
-
-    Returns
-    -------
-    int
 
     Raises
     ------
@@ -227,15 +219,6 @@ def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
 @unbound
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     """Return ``a`` as an array, in row-major order all the same: the order of elements in memory affects speed only.
-
-    Returns
-    -------
-    Array with one or more dimensions
-
-    Raises
-    ------
-    DTypeError
-        ``a`` cannot become an array, or ``dtype`` is unknown.
 
     >>> wf.asfortranarray([1, 2]).tolist()
     [1, 2]
@@ -442,7 +425,7 @@ class nditer:  # noqa: N801  NumPy's name
         place = self.multi_index
         if not place:
             return self._lines[0] if self.nop == 1 else tuple(self._lines)
-        parts = tuple(_element(x, place) for x in self._lines)
+        parts = tuple(x[tuple(slice(i, i + 1) for i in place)].reshape(()) for x in self._lines)  # views
         return parts[0] if self.nop == 1 else parts
 
     def __getitem__(self, k: int) -> Array:
@@ -502,19 +485,9 @@ def _operands(operands: list[Any], op_dtypes: Any) -> list[Array]:
     return [existing[k] if k in existing else zeros(shape, dtypes[k] or common) for k in range(len(operands))]
 
 
-def _element(x: Array, place: tuple[int, ...]) -> Array:
-    """Return one element as a view without dimensions."""
-    return x[tuple(slice(i, i + 1) for i in place)].reshape(())
-
-
 def _count(extents: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the indices of an array, the last one fastest."""
-    if not extents:
-        yield ()
-        return
-    for first in range(extents[0]):
-        for rest in _count(extents[1:]):
-            yield (first, *rest)
+    """Return an iterator over the indices of an array, the last one fastest."""
+    return ((k, *rest) for k in range(extents[0]) for rest in _count(extents[1:])) if extents else iter([()])
 
 
 MAX_LISTED = 1 << 20
@@ -709,7 +682,8 @@ class vectorize:  # noqa: N801  NumPy's name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.pyfunc is None:
-            return self._decorate(*args, **kwargs)
+            (pyfunc,) = (*args, *kwargs.values())
+            return vectorize(pyfunc, self.otypes, self._doc, self.excluded, self.cache, self.signature)
         if self._dimensions is not None:
             return self._call_by_signature(*self._dimensions, args, kwargs)
         operands: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
@@ -729,9 +703,6 @@ class vectorize:  # noqa: N801  NumPy's name
         columns = list(zip(*results, strict=True)) if many and results else [results] * (len(self.otypes or [0]))
         out = [self._column(c, k, shape) for k, c in enumerate(columns)]
         return tuple(out) if many else out[0]
-
-    def _decorate(self, pyfunc: Callable[..., Any]) -> vectorize:
-        return vectorize(pyfunc, self.otypes, self._doc, self.excluded, self.cache, self.signature)
 
     def _call_by_signature(self, inputs: list[Names], outputs: list[Names], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function for each index in front of the dimensions of the signature."""
@@ -932,6 +903,6 @@ s_, index_exp = _IndexExpression(False), _IndexExpression(True)
 
 
 complete_module(
-    globals(), (isscalar, iterable), (shape, ndim, size), (shares_memory, may_share_memory), (asarray, asanyarray,
-    ascontiguousarray, asfortranarray, asarray_chkfinite, require), (isscalar, isfortran),
+    globals(), (isscalar, iterable), (shares_memory, may_share_memory), (asarray, asanyarray,
+    ascontiguousarray, asarray_chkfinite, require), (ascontiguousarray, asfortranarray), (isscalar, isfortran),
 )

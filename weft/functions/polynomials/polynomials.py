@@ -94,7 +94,6 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
     return _correlate_vectors("correlate", a, v, mode, False)
 
 
-# ---- windows
 
 def _window(name: str, M: Any, *more: float) -> Array:  # noqa: N803  NumPy's name
     """Return NumPy's window in the default dtype."""
@@ -168,7 +167,6 @@ def kaiser(M: float, beta: float) -> Array:  # noqa: N803
     return _window("kaiser", M, float(arguments.check_real_scalar(beta, "kaiser", "beta")))
 
 
-# ---- functions of signals
 
 def sinc(x: Any) -> Array:
     """Compute ``sin(pi x) / (pi x)``, which is 1 at zero.

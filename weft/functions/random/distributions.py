@@ -361,15 +361,7 @@ def _parameter_array(x: Any, dtype: Format) -> Any:
 def _draw_by_formula(
     name: str, parameters: Iterable[str], values: list[Any], size: Any, key: Any, dtype: Any, formula: Formula, is_integer: bool,
 ) -> Array:
-    form = DEFAULT.real if dtype is None else parse_dtype(dtype)
-    if form not in FLOATS:
-        raise DTypeError(f"{name}: dtype={form} must be a float dtype")
-    shape = arguments.broadcast_shapes(name, *(arguments.shape_of(v, name) for v in values))
-    if size is not None:
-        requested = arguments.shape_tuple(size, name, "size")
-        if arguments.broadcast_shapes(name, shape, requested) != requested:
-            raise ShapeError(f"{name}: size={requested} does not fit parameters of shape {shape}")
-        shape = requested
+    form, shape = _float_dtype(dtype, name), _size(size, name, *values)
     refuse_all(name, parameters, values)
     within = FLOAT64 if is_integer else form.computed
 

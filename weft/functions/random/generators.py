@@ -179,8 +179,6 @@ for _name in distributions.DISTRIBUTIONS:
 class RandomState(Generator):
     """A generator with the methods of NumPy's older class.
 
-    Examples
-    --------
     >>> rng = wf.random.RandomState(0)
     >>> rng.randn(2, 3).shape, rng.randint(0, 5, size=2).shape
     ((2, 3), (2,))

@@ -348,21 +348,17 @@ class Words:
     def places(self, count: int) -> tuple[Node, Node]:
         """Reserve ``count`` words; return their key and base, for operations that generate the words themselves."""
         blocks = (count + 3) // 4
-        if self.state is None or CONTEXT.trace is not None:
-            return self._take_pending(blocks)
+        if self.state is None or CONTEXT.trace is not None:  # keys, and traces: ``base`` moves as a node
+            bits = self.key, self.base
+            if blocks:
+                self.base = op("add", self.base, number(blocks, UINT64))
+                if self.state is not None:
+                    self.state.base._set(self.base)
+            return bits
         with WRITE_LOCK:  # no other thread may take the same words
             bits = self.key, self.state.base.node
             if blocks:
                 self.state.move(blocks)
-        return bits
-
-    def _take_pending(self, blocks: int) -> tuple[Node, Node]:
-        """Take blocks by moving ``base`` as a node, for keys and inside traces."""
-        bits = self.key, self.base
-        if blocks:
-            self.base = op("add", self.base, number(blocks, UINT64))
-            if self.state is not None:
-                self.state.base._set(self.base)
         return bits
 
 

@@ -483,12 +483,9 @@ def mean(
     if dtype is not None and parse_dtype(dtype) in INTEGERS:
         return finish(_integer_mean(node(a, "mean", "a"), axis, parse_dtype(dtype), bool(keepdims), where), out, "mean")
     value, result = _cast_for_mean("mean", node(a, "mean", "a"), dtype, out)
-    axes = (
-        arguments.axis_tuple(axis, len(value.shape), "mean")
-        if where is True
-        else arguments.reduction_axes(axis, value.shape, "mean")
-    )
-    arguments.warn_of_empty_mean("mean", value.shape, arguments.extent_of(value.shape, axes))
+    shape = value.shape
+    axes = arguments.axis_tuple(axis, len(shape), "mean") if where is True else arguments.reduction_axes(axis, shape, "mean")
+    arguments.warn_of_empty_mean("mean", shape, arguments.extent_of(shape, axes))
     mean_node = _mean_node(value, axes, arguments.flag(keepdims, "mean"), _read_mask("mean", where, value))
     return finish(cast(mean_node, result), out, "mean")
 
@@ -504,9 +501,7 @@ def _variance(
     mask = _read_mask(function, where, value)
     centre = _mean_node(value, axes, True, mask) if given_mean is None else cast(node(given_mean, function, "mean"), value.dtype)
     if given_mean is not None and two_shapes(centre.shape, shape) != shape:
-        raise ShapeError(
-            f"{function}: mean has shape {centre.shape}, which does not fit a {shape}: make it with keepdims=True"
-        )
+        raise ShapeError(f"{function}: mean has shape {centre.shape}, which does not fit a {shape}: make it with keepdims=True")
     distance = arguments.magnitude(bind(TABLE["subtract"], value, centre))
     if mask is not None:
         zero = number(0, distance.dtype)

@@ -84,11 +84,6 @@ def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
     tuple of Array
         With one shape, each with its own dtype.
 
-    Raises
-    ------
-    ShapeError
-        The shapes do not broadcast.
-
     >>> [x.shape for x in wf.broadcast_arrays(wf.ones((2, 1)), wf.ones(3))]
     [(2, 3), (2, 3)]
     """
@@ -99,9 +94,6 @@ def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
 
 def _array(x: Any, function: str, argument: str = "a") -> Array:
     return x if isinstance(x, Array) else own(node(x, function, argument))
-
-
-# ---- another shape
 
 
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
@@ -209,9 +201,6 @@ def squeeze(a: Any, axis: Axis = None) -> Array:
     if wrong:
         raise ShapeError(f"squeeze: axis {wrong[0]} has extent {shape[wrong[0]]}, not 1 (shape {shape})")
     return value.reshape(tuple(n for a, n in enumerate(shape) if a not in axes))
-
-
-# ---- axes in another order
 
 
 def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
@@ -588,10 +577,6 @@ def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
 def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """Join arrays along axis 1, vectors along axis 0.
 
-    Parameters
-    ----------
-    tup : sequence of arrays
-
     Returns
     -------
     Array with one or more dimensions
@@ -644,10 +629,6 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     indices_or_sections : int or sequence of int
         The number of equal parts, or the positions of the cuts.
     axis : int
-
-    Returns
-    -------
-    list of Array
 
     Raises
     ------
@@ -772,10 +753,6 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
 def column_stack(tup: Any) -> Array:
     """Join vectors as the columns of a matrix, and matrices along axis 1.
 
-    Parameters
-    ----------
-    tup : sequence of arrays
-
     >>> wf.column_stack([wf.array([1, 2]), wf.array([3, 4])]).tolist()
     [[1, 3], [2, 4]]
     """
@@ -791,10 +768,6 @@ def _sequence(function: str, argument: Any) -> list[Any]:
 
 def dstack(tup: Any) -> Array:
     """Join arrays along a third axis.
-
-    Parameters
-    ----------
-    tup : sequence of arrays
 
     Returns
     -------
@@ -931,8 +904,8 @@ def atleast_3d(*arrays: Any) -> Any:
 
 
 complete_module(
-    globals(), (broadcast_to, broadcast_arrays), (expand_dims, squeeze), (transpose, permute_dims, matrix_transpose, swapaxes,
-    moveaxis, rollaxis), (flip, flipud, fliplr), (concat, stack, vstack, hstack), (vstack, column_stack, dstack), (split,
+    globals(), (broadcast_shapes, broadcast_arrays), (expand_dims, squeeze), (transpose, permute_dims, matrix_transpose, swapaxes,
+    moveaxis, rollaxis), (flip, flipud, fliplr), (concat, stack, vstack), (vstack, hstack, column_stack, dstack), (split,
     array_split, hsplit, vsplit, dsplit), (atleast_1d, atleast_2d, atleast_3d),
 )
 concatenate = arguments.alias(concat, "concatenate")

@@ -194,9 +194,7 @@ def _slopes_along(value: Node, spacing: Any, axis: int, order: int) -> Array:
     else:
         a, b = (first, steps[1:2]) if steps is not None else (first, first)
         c, d = (steps[-2:-1], last) if steps is not None else (last, last)
-        begin = (
-            at(0, 1) * (-(2.0 * a + b) / (a * (a + b))) + at(1, 2) * ((a + b) / (a * b)) + at(2, 3) * (-a / (b * (a + b)))
-        )
+        begin = (at(0, 1) * (-(2.0 * a + b) / (a * (a + b))) + at(1, 2) * ((a + b) / (a * b)) + at(2, 3) * (-a / (b * (a + b))))
         end = (
             at(extent - 3, extent - 2) * (d / (c * (c + d))) + at(extent - 2, extent - 1) * (-(d + c) / (c * d))
             + at(extent - 1, extent) * ((2.0 * d + c) / (d * (c + d)))

@@ -228,10 +228,15 @@ def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N80
     np.savetxt(fname, looked(X, "savetxt", "X"), *args, **kwargs)
 
 
-def _numbers(result: Any, is_unpacked: bool) -> Any:
-    if is_unpacked and isinstance(result, list | tuple):
-        return tuple(own(node(x, "loadtxt")) for x in result)
-    return own(node(result, "loadtxt"))
+def _read_text(
+    function: str, read: Any, error: type[Exception], fname: Any, dtype: Any, *args: Any, like: Any = None, **kwargs: Any,
+) -> Any:
+    numpy_dtype = (DEFAULT.real if dtype is None else parse_any_byte_order(dtype)).numpy
+    _check_file(fname, function, "fname", error, lines=True)
+    check_like(like, function)
+    result = read(fname, numpy_dtype, *args, **kwargs)
+    is_unpacked = kwargs.get("unpack") and isinstance(result, list | tuple)
+    return tuple(own(node(x, function)) for x in result) if is_unpacked else own(node(result, function))
 
 
 def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -258,10 +263,7 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     >>> wf.loadtxt(["1,2", "3,4"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    numpy_dtype = (DEFAULT.real if dtype is None else parse_any_byte_order(dtype)).numpy
-    _check_file(fname, "loadtxt", "fname", ValueError, lines=True)
-    check_like(kwargs.pop("like", None), "loadtxt")
-    return _numbers(np.loadtxt(fname, numpy_dtype, *args, **kwargs), bool(kwargs.get("unpack")))
+    return _read_text("loadtxt", np.loadtxt, ValueError, fname, dtype, *args, **kwargs)
 
 
 def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -283,10 +285,7 @@ def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     >>> wf.genfromtxt(["1,2", "3,"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, nan]]
     """
-    numpy_dtype = (DEFAULT.real if dtype is None else parse_any_byte_order(dtype)).numpy
-    _check_file(fname, "genfromtxt", "fname", lines=True)
-    check_like(kwargs.pop("like", None), "genfromtxt")
-    return _numbers(np.genfromtxt(fname, numpy_dtype, *args, **kwargs), bool(kwargs.get("unpack")))
+    return _read_text("genfromtxt", np.genfromtxt, DTypeError, fname, dtype, *args, **kwargs)
 
 
 @unbound
@@ -336,10 +335,6 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     sep : str
         The separator of numbers in a text file; "" for a binary file.
 
-    Returns
-    -------
-    (N,) Array
-
     Raises
     ------
     DTypeError, OSError
@@ -374,10 +369,6 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, lik
         float32 by default.
     sep : str
         The separator of the numbers.
-
-    Returns
-    -------
-    (N,) Array
 
     Raises
     ------
@@ -414,10 +405,6 @@ def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Arr
     ----------
     iter : iterable of numbers
     dtype : dtype
-
-    Returns
-    -------
-    (N,) Array
 
     Raises
     ------
@@ -523,10 +510,6 @@ def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
 def get_printoptions() -> dict[str, Any]:
     """Return the print options.
 
-    Returns
-    -------
-    dict
-
     >>> wf.get_printoptions()["precision"]
     8
     """
@@ -570,14 +553,9 @@ def printoptions(**options: Any) -> Any:
     return np.printoptions(**options)
 
 
-# ---- NumPy's checks of floats
 
 def geterr() -> dict[str, Any]:
     """Return how NumPy reacts to division by zero, overflow and so on. weft's own functions never warn.
-
-    Returns
-    -------
-    dict
 
     >>> sorted(wf.geterr())
     ['divide', 'invalid', 'over', 'under']

@@ -31,7 +31,6 @@ def _product(a: Node, b: Node, turned: bool) -> Node:
 
 
 def _broadcast_lead(x: Node, lead: Shape) -> Node:
-    """Broadcast the leading dimensions."""
     return broadcast_to(x, (*lead, *x.shape[-2:]))
 
 
@@ -62,7 +61,6 @@ def _scores(q: Node, k: Node, masks: Sequence[Node], scale: float, causal: bool)
 
 
 def _apply_dropout(weights: Node, words: Sequence[Node], keep: float | None) -> Node:
-    """Return the weights after dropout."""
     if keep is None:
         return weights
     bits = words[0] if len(words) == 1 else call.random_bits(*words, shape=weights.shape)

@@ -174,15 +174,11 @@ def constant(value: Any, dtype: Format) -> Node:
 
 
 def _entry(name: str, rule: Any, reference: Any, vjp: Any) -> None:
-    register(Primitive(
-        name, "host", rule, reference, None, vjp, batch_elementwise(name), elementwise_cost(1), True,
-    ))
+    register(Primitive(name, "host", rule, reference, None, vjp, batch_elementwise(name), elementwise_cost(1), True))
 
 
-_entry("real", _part_rule("real", lambda f: f.part), lambda x: x.real,
-       lambda g, out, x: (call.complex(g, number(0, g)),))
-_entry("imag", _part_rule("imag", lambda f: f.part), lambda x: x.imag,
-       lambda g, out, x: (call.complex(number(0, g), neg(g)),))
+_entry("real", _part_rule("real", lambda f: f.part), lambda x: x.real, lambda g, out, x: (call.complex(g, number(0, g)),))
+_entry("imag", _part_rule("imag", lambda f: f.part), lambda x: x.imag, lambda g, out, x: (call.complex(number(0, g), neg(g)),))
 _entry("conj", _part_rule("conj", lambda f: f), np.conj, lambda g, out, x: (call.conj(g),))
 _entry("complex", _complex_rule, _complex, lambda g, out, x, y: (call.real(g), neg(call.imag(g))))
 _CONSTANT = register(Primitive(

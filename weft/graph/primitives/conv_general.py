@@ -46,9 +46,7 @@ def _shape(
 ) -> Shape:
     ndim = len(x)
     if ndim < 3 or len(w) != ndim:
-        raise ShapeError(
-            f"conv_general: x {x} and w {w} must both have two dimensions more than there are spatial ones."
-        )
+        raise ShapeError(f"conv_general: x {x} and w {w} must both have two dimensions more than there are spatial ones.")
     for axes, label in zip(dims, ("dims of x", "dims of w", "dims of the result"), strict=True):
         check_axes("conv_general", axes, ndim, label)
         if len(axes) != ndim:
@@ -209,6 +207,4 @@ def _cost(node: Node) -> Cost:
     return Cost(2 * node.size * per_output, traffic(node))
 
 
-register(Primitive(
-    "conv_general", "convolution", _rule, compute_in_float32(_reference), None, _vjp, _batch, _cost,
-))
+register(Primitive("conv_general", "convolution", _rule, compute_in_float32(_reference), None, _vjp, _batch, _cost))

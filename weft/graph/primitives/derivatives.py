@@ -136,10 +136,6 @@ def _over_root(g: Node, radicand: Node) -> Node:
     return div(g, call.sqrt(radicand))
 
 
-def _one(x: Node) -> Node:
-    return number(1, x)
-
-
 def _per_log(base: float) -> Callable[..., Any]:
     return unary(lambda g, out, x: div(mul(g, number(1 / math.log(base), g)), x))
 
@@ -150,21 +146,21 @@ square = unary(lambda g, out, x: mul(g, mul(x, number(2, x))))
 sqrt = unary(lambda g, out, x: div(mul(g, number(0.5, g)), out))
 reciprocal = unary(lambda g, out, x: neg(mul(g, call.square(out))))
 exp = unary(lambda g, out, x: mul(g, out))
-expm1 = unary(lambda g, out, x: mul(g, plus(out, _one(out))))
+expm1 = unary(lambda g, out, x: mul(g, plus(out, number(1, out))))
 log = unary(lambda g, out, x: div(g, x))
-log1p = unary(lambda g, out, x: div(g, plus(x, _one(x))))
+log1p = unary(lambda g, out, x: div(g, plus(x, number(1, x))))
 log2 = _per_log(2)
 log10 = _per_log(10)
 sin = unary(lambda g, out, x: mul(g, call.cos(x)))
 cos = unary(lambda g, out, x: neg(mul(g, call.sin(x))))
-tan = unary(lambda g, out, x: mul(g, plus(_one(out), call.square(out))))
-asin = unary(lambda g, out, x: _over_root(g, sub(_one(x), call.square(x))))
-acos = unary(lambda g, out, x: neg(_over_root(g, sub(_one(x), call.square(x)))))
-atan = unary(lambda g, out, x: div(g, plus(_one(x), call.square(x))))
+tan = unary(lambda g, out, x: mul(g, plus(number(1, out), call.square(out))))
+asin = unary(lambda g, out, x: _over_root(g, sub(number(1, x), call.square(x))))
+acos = unary(lambda g, out, x: neg(_over_root(g, sub(number(1, x), call.square(x)))))
+atan = unary(lambda g, out, x: div(g, plus(number(1, x), call.square(x))))
 sinh = unary(lambda g, out, x: mul(g, call.cosh(x)))
 cosh = unary(lambda g, out, x: mul(g, call.sinh(x)))
-tanh = unary(lambda g, out, x: mul(g, sub(_one(out), call.square(out))))
-asinh = unary(lambda g, out, x: _over_root(g, plus(call.square(x), _one(x))))
-acosh = unary(lambda g, out, x: _over_root(g, mul(sub(x, _one(x)), plus(x, _one(x)))))
-atanh = unary(lambda g, out, x: div(g, sub(_one(x), call.square(x))))
+tanh = unary(lambda g, out, x: mul(g, sub(number(1, out), call.square(out))))
+asinh = unary(lambda g, out, x: _over_root(g, plus(call.square(x), number(1, x))))
+acosh = unary(lambda g, out, x: _over_root(g, mul(sub(x, number(1, x)), plus(x, number(1, x)))))
+atanh = unary(lambda g, out, x: div(g, sub(number(1, x), call.square(x))))
 erf = unary(lambda g, out, x: mul(g, mul(number(2 / math.sqrt(math.pi), x), call.exp(neg(call.square(x))))))

@@ -65,9 +65,7 @@ def _reference(a: np.ndarray, b: np.ndarray, contract: Pair, batch: Pair, precis
     return np.matmul(left, right).reshape(nb + m + n)
 
 
-def _vjp(
-    g: Node, out: Node, a: Node, b: Node, contract: Pair, batch: Pair, precision: str = "float32",
-) -> tuple[Node, Node]:
+def _vjp(g: Node, out: Node, a: Node, b: Node, contract: Pair, batch: Pair, precision: str = "float32") -> tuple[Node, Node]:
     free_a = free_axes(len(a.shape), contract[0], batch[0])
     free_b = free_axes(len(b.shape), contract[1], batch[1])
     nb, na = len(batch[0]), len(free_a)
@@ -138,6 +136,4 @@ def _cost(node: Node) -> Cost:
     return Cost(2 * node.size * prod([a.shape[d] for d in node.params["contract"][0]]), traffic(node))
 
 
-register(Primitive(
-    "dot_general", "product", _rule, compute_in_float32(_reference), None, _vjp, _batch, _cost,
-))
+register(Primitive("dot_general", "product", _rule, compute_in_float32(_reference), None, _vjp, _batch, _cost))

@@ -55,6 +55,16 @@ def _square_rule(name: str) -> Rule:
     return rule
 
 
+def _packed_rule(
+    name: str, parts: Callable[..., tuple[Shape, ...]], square: bool = False, out: Callable[[Format], Format] = lambda f: f,
+) -> Rule:
+    """Return the rule of a factorisation whose packed factors have the shapes ``parts``; ``out``: their format."""
+    def rule(x: Node, **params: Any) -> tuple[Shape, Format]:
+        return (*check(name, x, square), sum(map(prod, parts(x.shape, **params)))), out(x.dtype)
+
+    return rule
+
+
 def without_warnings(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the reference without NumPy's warnings."""
 
@@ -107,11 +117,6 @@ def unpacked(node: Node, *shapes: Shape) -> tuple[Node, ...]:
         out.append(reshape(piece, (*lead, *shape)))
         at += size
     return tuple(out)
-
-
-def packed_length(*shapes: Shape) -> int:
-    """Return the length of a packed result's last axis."""
-    return sum(map(prod, shapes))
 
 
 # ---- nodes for derivatives
@@ -202,9 +207,9 @@ def _cholesky_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
 # ---- eigh, eigvalsh
 
 
-def _eigh_rule(x: Node, lower: bool) -> tuple[Shape, Format]:
-    n = x.shape[-1] if x.shape else 0
-    return (*check("eigh", x, True), packed_length((n,), (n, n))), x.dtype
+def eig_parts(shape: Shape, lower: bool = True) -> tuple[Shape, Shape]:
+    """Return the shapes of the eigenvalues and eigenvectors behind the leading extents."""
+    return shape[-1:], (shape[-1], shape[-1])
 
 
 def _eigh(x: np.ndarray, lower: bool) -> np.ndarray:
@@ -213,16 +218,14 @@ def _eigh(x: np.ndarray, lower: bool) -> np.ndarray:
 
 
 def _eigh_vjp(g: Node, out: Node, x: Node, lower: bool) -> tuple[Node]:
-    n = x.shape[-1]
-    (w, v), (gw, gv) = (unpacked(p, (n,), (n, n)) for p in (out, conj(g)))
+    (w, v), (gw, gv) = (unpacked(p, *eig_parts(x.shape)) for p in (out, conj(g)))
     over = _inverse(call.subtract(row(w), column(w)))
     inner = call.add(diagonal_matrix(real_part(gw)), call.multiply(over, matmul(adjoint(v), gv)))
     return (conj(symmetric(matmul(v, matmul(inner, adjoint(v))))),)
 
 
 def _eigvalsh_vjp(g: Node, out: Node, x: Node, lower: bool) -> tuple[Node]:
-    n = x.shape[-1]
-    _, v = unpacked(call.eigh(x, lower=lower), (n,), (n, n))
+    _, v = unpacked(call.eigh(x, lower=lower), *eig_parts(x.shape))
     return (conj(matmul(call.multiply(v, row(cast(g, x.dtype))), adjoint(v))),)
 
 
@@ -234,11 +237,6 @@ def svd_parts(shape: Shape, full: bool) -> tuple[Shape, Shape, Shape]:
     *_, m, n = shape
     k = min(m, n)
     return ((m, m) if full else (m, k)), (k,), ((n, n) if full else (k, n))
-
-
-def _svd_rule(x: Node, full: bool) -> tuple[Shape, Format]:
-    lead = check("svd", x)
-    return (*lead, packed_length(*svd_parts(x.shape, full))), x.dtype
 
 
 def _svd(x: np.ndarray, full: bool) -> np.ndarray:
@@ -290,11 +288,6 @@ def qr_parts(shape: Shape, mode: str) -> tuple[Shape, Shape]:
     return (m, k), (k, n)
 
 
-def _qr_rule(x: Node, mode: str) -> tuple[Shape, Format]:
-    lead = check("qr", x)
-    return (*lead, packed_length(*qr_parts(x.shape, mode))), x.dtype
-
-
 def _qr_vjp(g: Node, out: Node, x: Node, mode: str) -> tuple[Node]:
     m, n = x.shape[-2:]
     if mode == "complete" and m > n:
@@ -332,11 +325,6 @@ def _complex(dtype: Format) -> Format:
     return {FLOAT32: COMPLEX64, COMPLEX64: COMPLEX64}.get(dtype, COMPLEX128)
 
 
-def _eig_rule(x: Node) -> tuple[Shape, Format]:
-    n = x.shape[-1] if x.shape else 0
-    return (*check("eig", x, True), packed_length((n,), (n, n))), _complex(x.dtype)
-
-
 def _eig(x: np.ndarray) -> np.ndarray:
     w, v = np.linalg.eig(x)
     return pack([w, v], x.ndim - 2).astype(np.result_type(x.dtype, np.complex64))
@@ -344,8 +332,7 @@ def _eig(x: np.ndarray) -> np.ndarray:
 
 def _eig_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     """Return the derivative for eigenvectors of length one. Parts that change their phase or length are projected out."""
-    n = x.shape[-1]
-    (w, v), (gw, gv) = (unpacked(p, (n,), (n, n)) for p in (out, conj(g)))
+    (w, v), (gw, gv) = (unpacked(p, *eig_parts(x.shape)) for p in (out, conj(g)))
     over = _inverse(conj(call.subtract(row(w), column(w))))
     gram = matmul(adjoint(v), v)
     inner = matmul(adjoint(v), gv)
@@ -356,8 +343,7 @@ def _eig_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
 
 
 def _eigvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
-    n = x.shape[-1]
-    _, v = unpacked(call.eig(x), (n,), (n, n))
+    _, v = unpacked(call.eig(x), *eig_parts(x.shape))
     turned = transposed(v)
     return (cast_derivative(call.solve(turned, call.multiply(column(g), turned)), x),)
 
@@ -372,18 +358,18 @@ def _entry(
 
 
 _entry("cholesky", 2 / 3, _square_rule("cholesky"), np.linalg.cholesky, _cholesky_vjp)
-_entry("eigh", 9, _eigh_rule, _eigh, _eigh_vjp)
+_entry("eigh", 9, _packed_rule("eigh", eig_parts, True), _eigh, _eigh_vjp)
 _entry(
     "eigvalsh", 3, lambda x, lower: ((*check("eigvalsh", x, True), x.shape[-1]), x.dtype.part),
     lambda x, lower: np.linalg.eigvalsh(x, "L" if lower else "U"), _eigvalsh_vjp,
 )
-_entry("svd", 22, _svd_rule, _svd, _svd_vjp)
+_entry("svd", 22, _packed_rule("svd", svd_parts), _svd, _svd_vjp)
 _entry(
     "svdvals", 8, lambda x: ((*check("svdvals", x), min(x.shape[-2:])), x.dtype.part),
     lambda x: np.linalg.svd(x, compute_uv=False), _svdvals_vjp,
 )
-_entry("qr", 4, _qr_rule, lambda x, mode: pack(np.linalg.qr(x, mode), x.ndim - 2), _qr_vjp)
-_entry("eig", 26, _eig_rule, _eig, _eig_vjp)
+_entry("qr", 4, _packed_rule("qr", qr_parts), lambda x, mode: pack(np.linalg.qr(x, mode), x.ndim - 2), _qr_vjp)
+_entry("eig", 26, _packed_rule("eig", eig_parts, True, _complex), _eig, _eig_vjp)
 _entry(
     "eigvals", 10, lambda x: ((*check("eigvals", x, True), x.shape[-1]), _complex(x.dtype)),
     lambda x: np.linalg.eigvals(x).astype(np.result_type(x.dtype, np.complex64)), _eigvals_vjp,

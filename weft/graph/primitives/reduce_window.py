@@ -69,17 +69,13 @@ def _reference(x: np.ndarray, kind: str, window: Ints, stride: Ints, padding: Pa
     return np.maximum.reduce(views, axis=-1) if kind == "max" else np.argmax(views, axis=-1).astype(np.int32)
 
 
-def _gather_rule(
-    g: Node, *position: Node, window: Ints, stride: Ints, padding: Pads, size: Ints
-) -> tuple[Shape, Format]:
+def _gather_rule(g: Node, *position: Node, window: Ints, stride: Ints, padding: Pads, size: Ints) -> tuple[Shape, Format]:
     if g.dtype not in NUMBERS:
         raise dtype_error("window_gather", (g,), ("g",), NUMBERS)
     lead = len(g.shape) - len(window)
     counts = _window_counts("window_gather", size, window, stride, padding)
     if lead < 0 or g.shape[lead:] != counts:
-        raise ShapeError(
-            f"window_gather: g {g.shape} must end in {counts}, the windows {window} of an array of size {size}."
-        )
+        raise ShapeError(f"window_gather: g {g.shape} must end in {counts}, the windows {window} of an array of size {size}.")
     if len(position) > 1:
         raise TypeError("window_gather: takes g and at most one array of positions.")
     if position:

@@ -70,7 +70,6 @@ class _Driver:
             run_chunks(m, f, f"@{self.symbol}.unit", plan.batch * plan.splits, parallel)
         if plan.across and plan.batch * plan.columns:
             run_chunks(m, f, f"@{self.symbol}.join", plan.batch * len(self._column_blocks()), parallel)
-        f.do("ret void")
         m.vectors = True
         return m.generated(self.symbol, self.shared.bytes, self.room.bytes)
 
@@ -121,7 +120,6 @@ class _Driver:
             own = f"{name}.middle{'.masked' * masked}"
             g = self.m.function(f"define internal void @{own}(ptr %args, ptr %work, ptr %tile{self.outer}, i64 %i, i64 %j)")
             (self.middle.softmax if plan.chain.softmax else self.middle.plain)(g, live, count, masked)
-            g.do("ret void")
         f = self.m.function(
             f"define internal void @{name}(ptr %args, ptr %work, ptr %base, ptr %sums, i1 %flag{self.outer}, i64 %i, i64 %j)"
         )
@@ -162,7 +160,6 @@ class _Driver:
                 f, value, plain, self._sums_at(f, o, "%j"), rows=count, vectors=width // plan.lanes, k=live, a_row=plan.wide,
                 a_k=1, b_k=width, ld=width, mode="add",
             )
-        f.do("ret void")
 
     def _sums_at(self, f: Function, o: Outer, column: str | int) -> str:
         return f.offset("%sums", f.add(f.mul(column, SharedScratch.width(self.plan, o) * self.plan.size), self.shared.at[o.id]))
@@ -206,7 +203,6 @@ class _Driver:
                 work, i = f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.wide))
                 f.do(f"call void @{self.symbol}.rows{live}.done(ptr %args, ptr {work}, ptr %base{self.outer}, i64 {i})")
             self._emit_results(live)
-        f.do("ret void")
 
     def _begin(self, f: Function, work: str, i: str, live: int) -> None:
         plan, room, size = self.plan, self.room, self.plan.size
@@ -252,7 +248,6 @@ class _Driver:
             f.do(f"call void @{name}(ptr {f.offset('%work', room.sums_of(o))}, ptr {result}, i64 {live})")
             each = self._results(n, o)
             f.do(f"call void @{each}(ptr %args, ptr %work, ptr {result}{self.outer}, i64 %i, i64 {live})")
-        f.do("ret void")
 
     def _results(self, n: int, o: Outer) -> str:
         """Return the name of a function that stores an outer product's results, emitted on first use."""
@@ -261,7 +256,6 @@ class _Driver:
             name = self.packs[key] = f"{self.symbol}.pack{len(self.packs)}"
             f = self.m.function(f"define internal void @{name}(ptr %args, ptr %work, ptr %sums{self.outer}, i64 %i, i64 %count)")
             self.middle.results(f, o, "%count")
-            f.do("ret void")
         return self.packs[key]
 
     # ---- units
@@ -294,7 +288,6 @@ class _Driver:
         with f.loop(lo, hi) as turn:
             arguments = body.replace("%turn", turn).replace("%base", base).replace("%sums", sums).replace("%flag", flag)
             f.do(f"call void @{self.symbol}.turn({arguments})")
-        f.do("ret void")
         f = self.m.function(f"define internal void @{self.symbol}.turn({body})")
         group, strip = divide(f, "%turn", plan.strips)
         self._split_outer(f, group, lead, len(plan.outer))
@@ -311,7 +304,6 @@ class _Driver:
         if self.rest_rows:
             with f.otherwise() if both else nullcontext():
                 f.do(f"call void @{self.symbol}.rows{self.rest_rows}({arguments}, i64 {whole * plan.wide}, i64 1)")
-        f.do("ret void")
 
     def _join(self) -> None:
         """Emit the function that adds the sums of a batch's units and stores the results, a block of columns per chunk."""
@@ -340,7 +332,6 @@ class _Driver:
                     f.store(vec, total, place, width)
             each = self._results(n, o)
             f.do(f"call void @{each}(ptr %args, ptr null, ptr {first}{self.outer}, i64 {j}, i64 {count})")
-        f.do("ret void")
 
 
 class Finite:

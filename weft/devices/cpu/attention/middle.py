@@ -88,7 +88,6 @@ class IntermediateTile:
         return none, every
 
     def _mask(self, f: Function, env: Env) -> str:
-        """Return the mask of one vector."""
         plan = self.plan
         e, o = ValueEmitter(f, self.m, plan.isa, env), Ops(f, self.m, plan.isa, plan.lanes)
         mask = ""

@@ -54,6 +54,5 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     count_entry(module, f)
     for part in parts:
         f.do(f"call void {part.name('run')}(ptr %args)")
-    f.do("ret void")
     module.vectors = True
     return module.generated(kernel.name, base, max(part.worker for part in parts))

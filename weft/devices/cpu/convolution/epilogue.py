@@ -22,6 +22,8 @@ class ConvolutionPart:
 
     shared = worker = 0
     path = ""
+    conv: Conv
+    number: Number
 
     def __init__(self, kernel: Kernel, isa: ISA, module: Module, prefix: str) -> None:
         self.kernel, self.isa, self.module, self.prefix = kernel, isa, module, prefix
@@ -125,4 +127,3 @@ class Fill(ConvolutionPart):
                 emit_store(f, self.module, self.isa, store, replace(env, axes=at, memo={}))
 
         nest(self.stage.axes, {})
-        f.do("ret void")

@@ -93,7 +93,6 @@ class Forward(ConvolutionPart):
         for rows, compare in ((self.mr, "slt"), (self.last_rows, "eq")) if ragged else ((self.mr, ""),):
             with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")) if ragged else nullcontext():
                 pack_weights(f, conv, self.number, source, to, self.mr, panel, rows)
-        f.do("ret void")
 
     def _chunk(self) -> None:
         conv, plan, layout, number = self.conv, self.plan, self.plan.layout, self.number
@@ -114,16 +113,12 @@ class Forward(ConvolutionPart):
             at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.free)), f.mul(row0, layout.pitches[0]))
             image = f.offset(source, f.mul(f.add(at, conv.image_base), width))
         else:
-            pack_image(
-                self.module, self.prefix, f, conv, layout, number, source, image, conv.chan, conv.free, first, images, row0,
-            )
-
+            pack_image(self, f, layout, source, image, (conv.chan, conv.free), first, images, row0)
         start = f.mul(filter_group, plan.panels_a_group)
         end = f.minimum(f.add(start, plan.panels_a_group), self.panels)
         weights = f.offset(scratch, f.mul(f.mul(group, self.panels), self.panel_bytes))
         if plan.direct:
             self._direct_panels(f, image, weights, start, end, group, first, row0, rows)
-            f.do("ret void")
             return
         with f.loop(start, end) as panel:
             w = f.offset(weights, f.mul(panel, self.panel_bytes))
@@ -141,7 +136,6 @@ class Forward(ConvolutionPart):
                 with f.loop(0, images) as n:
                     axes[conv.free] = f.add(first, n)
                     self._rows(f, stores, axes, f.offset(plane, f.mul(n, layout.image_pitch * number.size)), 0, row0, rows)
-        f.do("ret void")
 
     def _direct_tiles(self) -> None:
         """Emit ``void tile(px, w, args, group, free, filter, from, to)``: tiles and their stores along one run of pixels.
@@ -184,7 +178,6 @@ class Forward(ConvolutionPart):
                         stores.emit(axes, self.joined, at, sums, min(number.lanes, live - j * number.lanes), once[i])
         before.extend(f.lines)
         f.lines = before
-        f.do("ret void")
 
     def _direct_panels(
         self, f: Function, image: str, weights: str, start: str, end: str, group: str, free: str, row0: str, rows: str
@@ -270,4 +263,3 @@ class Forward(ConvolutionPart):
         worth = self.k * self.conv.filters.extent * self.conv.group.extent > PACK_PARALLEL
         run_chunks(self.module, f, self.name("pack"), packs, worth)
         run_chunks(self.module, f, self.name("chunk"), self.chunks, self.conv.flops() > INLINE)
-        f.do("ret void")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.devices.cpu.convolution.epilogue import ConvolutionPart
 from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.convolution.tiling import ImageLayout, bounds
 from weft.devices.cpu.emit.storage_formats import to_accumulator
@@ -62,31 +63,31 @@ def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: s
 
 
 def pack_image(
-    module: Module, prefix: str, f: Function, conv: Conv, layout: ImageLayout, number: Number, source: str, target: str,
-    outer: Axis, inner: Axis, first: str | int, inners: str | int, row0: str | int,
+    part: ConvolutionPart, f: Function, layout: ImageLayout, source: str, target: str, axes: tuple[Axis, Axis], first: str,
+    inners: str, row0: str,
 ) -> None:
     """Emit a copy of a block as [outer][phase][inner][row]..., with zeros outside the image.
 
-    source: first element of the group in the image. outer and inner are the channel and image axes (exchanged when pixels are
-    summed). The block has ``inners`` images from ``first`` on, and rows from ``row0`` on.
+    source: first element of the group in the image. axes: outer and inner, the channel and image axes (exchanged when pixels
+    are summed). The block has ``inners`` images from ``first`` on, and rows from ``row0`` on.
     """
-    for index, phase in enumerate(layout.phases):
+    for index in range(len(layout.phases)):
         if len(layout.phases) <= FEW:
-            _pack_phase(f, conv, layout, number, index, phase, source, target, outer, inner, first, inners, row0)
+            _pack_phase(f, part.conv, layout, part.number, index, source, target, axes, first, inners, row0)
             continue
-        name = f"@{prefix}.{index}.copy"  # similar functions are merged later
+        name = part.name(f"{index}.copy")  # similar functions are merged later
         values = {"%first": first, "%inners": inners, "%row0": row0, "%outer0": 0}
-        g = module.function(f"define internal void {name}(ptr %source, ptr %target, {', '.join(f'i64 {v}' for v in values)})")
-        _pack_phase(g, conv, layout, number, index, phase, "%source", "%target", outer, inner, *values)
-        g.do("ret void")
+        numbers = ", ".join(f"i64 {v}" for v in values)
+        g = part.module.function(f"define internal void {name}(ptr %source, ptr %target, {numbers})")
+        _pack_phase(g, part.conv, layout, part.number, index, "%source", "%target", axes, *values)
         f.do(f"call void {name}(ptr {source}, ptr {target}, {', '.join(f'i64 {v}' for v in values.values())})")
 
 
 def _pack_phase(
-    f: Function, conv: Conv, layout: ImageLayout, number: Number, index: int, phase: tuple[int, ...], source: str, target: str,
-    outer: Axis, inner: Axis, first: str | int, inners: str | int, row0: str | int, outer0: str | int = 0,
+    f: Function, conv: Conv, layout: ImageLayout, number: Number, index: int, source: str, target: str,
+    axes: tuple[Axis, Axis], first: str, inners: str, row0: str, outer0: str | int = 0,
 ) -> None:
-    image, flat, windows = conv.image.buffer, conv.image.flat(), conv.windows
+    image, flat, windows, phase, (outer, inner) = conv.image.buffer, conv.image.flat(), conv.windows, layout.phases[index], axes
     width, size = image.dtype.bytes, number.size
     base = conv.image_base + sum(w.unit * p for w, p in zip(windows, phase, strict=True))
     ranges = [bounds(w.valid, p, w.stride) for w, p in zip(windows, phase, strict=True)]
@@ -197,7 +198,6 @@ def pack_columns(module: Module, name: str, conv: Conv, layout: ImageLayout, num
         to = f.offset("%target", f.mul(k, pitch * number.size))
         steps = layout.image_pitch, layout.pitches
         pack_pixels(f, conv, layout, number, image_copy, column, to, *steps, "%images", "%rows", pitch)
-    f.do("ret void")
 
 
 def zero_unused(f: Function, conv: Conv, layout: ImageLayout, number: Number, image: str, images: str) -> None:

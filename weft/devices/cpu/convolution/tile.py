@@ -88,8 +88,7 @@ class _Sum:
         return self.accs
 
     def _clear(self) -> None:
-        for cell in self.cells:
-            self.f.store(self.number.vector, "zeroinitializer", cell)
+        self.f.clear(self.number.vector, self.cells)
 
     def _close(self, block: str) -> None:
         """Emit the end of a block: add its sums pairwise to those of the blocks before it."""
@@ -210,7 +209,6 @@ def pixel_tile(module: Module, number: Number, kernel: str, tile: PixelTile, out
         for j, acc in enumerate(row):
             at = f.offset("%out", (i * out_pitch + j * tile.vstep) * number.size)
             f.store(number.vector, f.load(number.vector, acc), at, number.size)
-    f.do("ret void")
     return name
 
 
@@ -269,7 +267,6 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
                 at = f.offset("%out", (i * stride + j) * size)
                 total = f.let(f"fadd {number.type} {f.load(number.type, at)}, {lane_sum(f, number, f.load(v, acc))}")
                 f.store(number.type, total, at)
-    f.do("ret void")
 
 
 def lane_sums(f: Function, number: Number, vectors: list[str]) -> str:

@@ -189,16 +189,9 @@ class WeightGradient(ConvolutionPart):
         pointers = "%image_source", "%image", "%grad_source", "%grad"
         arguments = [*(f"ptr {p}" for p in pointers), *(f"i64 {n}" for n in numbers)]
         f = self.module.function(f"define internal void {self.name('fill')}({', '.join(arguments)})")
-        self._pack_image(f, "%image_source", "%image", "%first", "%images", "%row0")
+        pack.pack_image(self, f, layout, "%image_source", "%image", (conv.free, conv.chan), "%first", "%images", "%row0")
         pack.zero_unused(f, conv, layout, number, "%image", "%images")
         self._pack_grad(f, "%grad_source", "%grad", *numbers)
-        f.do("ret void")
-
-    def _pack_image(self, f: Function, source: str, image: str, first: str, images: str, row0: str) -> None:
-        conv = self.conv
-        pack.pack_image(
-            self.module, self.prefix, f, conv, self.layout, self.number, source, image, conv.free, conv.chan, first, images, row0,
-        )
 
     def _chunk(self, name: str, clean: bool) -> None:
         """Emit ``void name(ptr args, i64 chunk, i64 worker)``: some filters of a part. clean: use copies of the columns."""
@@ -233,7 +226,7 @@ class WeightGradient(ConvolutionPart):
                 at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.chan)), f.mul(row0, layout.pitches[0]))
                 image = f.offset(image_source, f.mul(f.add(at, conv.image_base), size))
             elif self.direct:
-                self._pack_image(f, image_source, image, first, images, row0)
+                pack.pack_image(self, f, layout, image_source, image, (conv.free, conv.chan), first, images, row0)
             if self.direct:
                 flat = conv.weights.flat()
                 at = f.add(f.mul(first, coefficient(flat, conv.chan)), f.mul(row0, layout.pitches[0]))
@@ -255,9 +248,7 @@ class WeightGradient(ConvolutionPart):
                 if clean:
                     places = [f.offset(copies, k * self.grad_pitch * size) for k in range(width)]
                 else:
-                    places = [
-                        f.offset(image, f.load("i64", f.element(self.places, "i64", f.add(j, k)))) for k in range(width)
-                    ]
+                    places = [f.offset(image, f.load("i64", f.element(self.places, "i64", f.add(j, k)))) for k in range(width)]
                 tile = j // self.tile_columns if isinstance(j, int) else f.let(f"udiv i64 {j}, {self.tile_columns}")
                 to = f.offset(out, f.mul(tile, self.slots))
 
@@ -314,7 +305,6 @@ class WeightGradient(ConvolutionPart):
             is_not_finite = f.let(f"xor i1 {pack.all_finite(f, self.module, number, sums, *own)}, true")
             with f.when(is_not_finite):
                 f.do(f"call void {self.name('again')}(ptr %args, i64 %chunk, i64 %worker)")
-        f.do("ret void")
 
     def _add_group(self, f: Function, result: str, start: str, end: str) -> None:
         """Add the sums of a group of blocks to those of earlier groups and reset them."""
@@ -374,7 +364,6 @@ class WeightGradient(ConvolutionPart):
         axes: dict[Axis, str] = {conv.group: group, conv.filters: o}
         if together is not None:
             stores.row(axes, joined, row)
-            f.do("ret void")
             return
 
         def walk(nest: tuple[Axis, ...], at: str) -> None:
@@ -386,7 +375,6 @@ class WeightGradient(ConvolutionPart):
                 walk(nest[1:], f.offset(at, f.mul(i, size_of(nest[1:]) * size)))
 
         walk(inner, row)
-        f.do("ret void")
 
     def _entry(self) -> None:
         f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
@@ -394,4 +382,3 @@ class WeightGradient(ConvolutionPart):
         run_chunks(self.module, f, self.name("chunk"), groups * self.parts * self.filter_groups, self.conv.flops() > INLINE)
         results = groups * self.conv.filters.extent * self.columns
         run_chunks(self.module, f, self.name("finish"), groups * self.conv.filters.extent, results > 1 << 15)
-        f.do("ret void")

@@ -74,5 +74,4 @@ def _fault_recorder(m: Module, lanes: int | None) -> str:
     pair = f.let("cmpxchg ptr %record, i64 0, i64 %site monotonic monotonic, align 8")
     with f.when(f.let(f"extractvalue {{ i64, i1 }} {pair}, 1")):
         f.store("i64", index, f.offset("%record", 8), 8)
-    f.do("ret void")
     return name

@@ -42,11 +42,9 @@ def run_units(m: Module, kernel: Kernel, units: int, chunks: int, worker_scratch
     lo, hi = share(f, "%chunk", units, chunks)
     with f.loop(lo, hi) as unit:
         f.do(f"call void @{symbol}.unit(ptr %args, i64 {unit}, ptr {work})")
-    f.do("ret void")
     f = m.function(f"define void @{symbol}(ptr %args)")
     count_entry(m, f)
     run_chunks(m, f, f"@{symbol}.chunk", chunks, parallel=True)
-    f.do("ret void")
 
 
 def divide(f: Function, value: str, by: int) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from weft.devices.cpu.emit.emitter import Emitter, key_of
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, from_memory, memory_literal
 from weft.devices.cpu.emit.text import Function, Module
-from weft.devices.cpu.emit.types import mangle, memory_type, splat_text, wide
+from weft.devices.cpu.emit.types import memory_type, splat_text, wide
 from weft.dtypes.formats import FLOAT16, Format
 from weft.kernel.expressions import access_axes, dependencies
 from weft.kernel.ir import Access, Affine
@@ -197,10 +197,7 @@ def load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type
     if size < 4 and bits is None:
         helper = masked_load_function(e.m, type_, lanes, size, gather=False)
         return f.let(f"call {vtype} {helper}(ptr {pointer}, {wide('i1', lanes)} {mask}, {type_} {fill})")
-    name = f"llvm.masked.load.{mangle(type_, lanes)}.p0"
-    e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
-    fills = splat_text(type_, fill, lanes)
-    return f.let(f"call {vtype} @{name}(ptr align {size} {pointer}, {wide('i1', lanes)} {mask}, {vtype} {fills})")
+    return e.m.masked_load(f, type_, lanes, pointer, size, mask, splat_text(type_, fill, lanes))
 
 
 def _concatenate(e: Emitter, parts: list[str], lanes: int, type_: str) -> str:
@@ -234,10 +231,7 @@ def _load_first(e: Emitter, pointer: str, count: int, lanes: int, type_: str, si
 
 def load_first_lanes(m: Module, f: Function, type_: str, lanes: int, live: int, pointer: str, align: int) -> str:
     """Load the first ``live`` of ``lanes`` neighbours; the others are zero, and their memory is not read."""
-    vtype, name = wide(type_, lanes), f"llvm.masked.load.{mangle(type_, lanes)}.p0"
-    m.declare(name, f"declare {vtype} @{name}(ptr, <{lanes} x i1>, {vtype})")
-    mask = first_mask(lanes, live)
-    return f.let(f"call {vtype} @{name}(ptr align {align} {pointer}, <{lanes} x i1> {mask}, {vtype} zeroinitializer)")
+    return m.masked_load(f, type_, lanes, pointer, align, first_mask(lanes, live))
 
 
 def load_stride_2(
@@ -352,13 +346,8 @@ def gather(e: Emitter, pointers: str, mask: str | None, fill: str, type_: str, s
     if size < 4 and mask is not None and mask_bits(mask) is None:
         helper = masked_load_function(e.m, type_, lanes, size, gather=True)
         return e.f.let(f"call {vtype} {helper}({wide('ptr', lanes)} {pointers}, {wide('i1', lanes)} {mask}, {type_} {fill})")
-    name = f"llvm.masked.gather.{mangle(type_, lanes)}.v{lanes}p0"
-    e.m.declare(name, f"declare {vtype} @{name}({wide('ptr', lanes)}, {wide('i1', lanes)}, {vtype})")
-    mask = mask or "splat (i1 true)"
     fills = splat_text(type_, fill, lanes)
-    return e.f.let(
-        f"call {vtype} @{name}({wide('ptr', lanes)} align {size} {pointers}, {wide('i1', lanes)} {mask}, {vtype} {fills})"
-    )
+    return e.m.masked_load(e.f, type_, lanes, pointers, size, mask or "splat (i1 true)", fills, gather=True)
 
 
 def masked_load_function(m: Module, type_: str, lanes: int, size: int, gather: bool) -> str:

@@ -48,7 +48,7 @@ def _merge_group(
     passed = [f"{word[0]} {word[-1]}" for word in own]
     for f, mine in members:
         f.allocas = []
-        f.lines = [f"  call void {name}({', '.join([*passed, *(f'{types[k]} {mine[k]}' for k in differ)])})", "  ret void"]
+        f.lines = [f"  call void {name}({', '.join([*passed, *(f'{types[k]} {mine[k]}' for k in differ)])})"]
 
 
 def _split_words(lines: list[str]) -> tuple[tuple[str, ...], list[str]]:

@@ -9,7 +9,7 @@ from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.load import load_raw, pointer_of, pointers_of
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import add, cast, from_memory, to_memory
-from weft.devices.cpu.emit.types import llvm_type, mangle, memory_type, wide
+from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
 from weft.kernel.expressions import access_axes, access_values, dependencies
 from weft.kernel.ir import Access, Affine, Store
 
@@ -87,9 +87,7 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
         if count is not None and e.isa.lanes(4) < 16:
             _store_first(e, raw, pointer, count, type_, size)
             return
-        name = f"llvm.masked.store.{mangle(type_, lanes)}.p0"
-        e.m.declare(name, f"declare void @{name}({vtype}, ptr, {wide('i1', lanes)})")
-        f.do(f"call void @{name}({vtype} {raw}, ptr align {size} {pointer}, {wide('i1', lanes)} {mask})")
+        e.m.masked_store(f, type_, lanes, raw, pointer, size, mask)
         return
     count = lanes if mask is None else leading_lane_count(mask)
     if count is not None and not scattered and step:
@@ -99,13 +97,7 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
             f.store(type_, one, f.offset(pointer, i * step * size), size)
         return
     e.m.took("scatter")
-    name = f"llvm.masked.scatter.{mangle(type_, lanes)}.v{lanes}p0"
-    e.m.declare(name, f"declare void @{name}({vtype}, {wide('ptr', lanes)}, {wide('i1', lanes)})")
-    pointers = pointers_of(e, access, affine)
-    f.do(
-        f"call void @{name}({vtype} {raw}, {wide('ptr', lanes)} align {size} {pointers}, "
-        f"{wide('i1', lanes)} {mask or 'splat (i1 true)'})"
-    )
+    e.m.masked_store(f, type_, lanes, raw, pointers_of(e, access, affine), size, mask or "splat (i1 true)", scatter=True)
 
 
 def _bypasses_caches(e: Emitter, access: Access, affine: Affine, width: int) -> bool:

@@ -65,6 +65,11 @@ class Function:
         self._check_access(type_, pointer)
         self.do(f"store {type_} {value}, ptr {pointer}" + (f", align {align}" if align else "") + extra)
 
+    def clear(self, type_: str, pointers: Iterable[str], align: int | None = None) -> None:
+        """Store zeros at each of the pointers."""
+        for pointer in pointers:
+            self.store(type_, "zeroinitializer", pointer, align)
+
     def _check_access(self, type_: str, pointer: str) -> None:
         """Raise ValueError for ``i1`` in memory; only variables, which become registers, may hold it."""
         if pointer not in self._variables:
@@ -199,7 +204,9 @@ class Function:
             self.do(f"br label %{label}")
 
     def text(self) -> str:
-        body = "\n".join([*self.allocas, *self.lines])
+        """Return the function's text; a function without a result returns at its end."""
+        end = ["  ret void"] if " void @" in self.signature and not self.ended() else []
+        body = "\n".join([*self.allocas, *self.lines, *end])
         return f"{self.signature} {self.attributes} {{\nentry:\n{body}\n}}\n"
 
 
@@ -272,6 +279,25 @@ class Module:
             return f.let(f"fadd {vec} {f.let(f'fmul {vec} {x}, {y}')}, {z}")
         self.declare(name, f"declare {vec} @{name}({vec}, {vec}, {vec})")
         return f.let(f"call {vec} @{name}({vec} {x}, {vec} {y}, {vec} {z})")
+
+    def masked_load(
+        self, f: Function, type_: str, lanes: int, source: str, align: int, mask: str, fill: str = "zeroinitializer",
+        gather: bool = False,
+    ) -> str:
+        """Emit a load of the lanes of a mask, from a pointer or, with ``gather``, from a vector of pointers."""
+        vec, bits, pointer = wide(type_, lanes), wide("i1", lanes), wide("ptr", lanes) if gather else "ptr"
+        name = f"llvm.masked.{'gather' if gather else 'load'}.{mangle(type_, lanes)}.{f'v{lanes}' if gather else ''}p0"
+        self.declare(name, f"declare {vec} @{name}({pointer}, {bits}, {vec})")
+        return f.let(f"call {vec} @{name}({pointer} align {align} {source}, {bits} {mask}, {vec} {fill})")
+
+    def masked_store(
+        self, f: Function, type_: str, lanes: int, value: str, target: str, align: int, mask: str, scatter: bool = False,
+    ) -> None:
+        """Emit a store of the lanes of a mask, to a pointer or, with ``scatter``, to a vector of pointers."""
+        vec, bits, pointer = wide(type_, lanes), wide("i1", lanes), wide("ptr", lanes) if scatter else "ptr"
+        name = f"llvm.masked.{'scatter' if scatter else 'store'}.{mangle(type_, lanes)}.{f'v{lanes}' if scatter else ''}p0"
+        self.declare(name, f"declare void @{name}({vec}, {pointer}, {bits})")
+        f.do(f"call void @{name}({vec} {value}, {pointer} align {align} {target}, {bits} {mask})")
 
     def any_lane(self, f: Function, mask: str, lanes: int) -> str:
         """Emit a test whether any lane of a mask is set."""

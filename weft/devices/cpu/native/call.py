@@ -72,9 +72,7 @@ class TableLayout(NamedTuple):
 class Table:
     """The native form of a segment: 8-byte words; slots are numbered inputs, outputs, arena, the run's record, constants."""
 
-    def __init__(
-        self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int
-    ) -> None:
+    def __init__(self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int) -> None:
         ni, no, na, nc = len(layout.kinds), len(layout.outputs), len(layout.arena), len(layout.constants)
         words = header(CALL, dict(
             ni=ni, no=no, na=na, nc=nc, ns=len(steps), flags=flags, workers=workers, total=ni + no + na + 1 + nc,

@@ -124,22 +124,17 @@ def unchanged(f: Body, rows: Value, count: Value) -> None:
         with f.when(kind == layouts.CELL):
             current.now = f.record(container, CLOSURE)["content"]
         with f.when(kind == layouts.ITEMS):
-            with f.unless(f.call("PyList_Size", container) == row["key"]):
-                f.ret(False)
+            f.ret_unless(f.call("PyList_Size", container) == row["key"], False)
         with f.when(kind == layouts.ITEM):
             current.now = f.call("PyList_GetItem", container, row["key"])
         with f.when(kind == layouts.KEYS):
             f.array(place)[0] = 0
-            with f.unless(f.call("PyDict_Size", container) == row["key"]):
-                f.ret(False)
+            f.ret_unless(f.call("PyDict_Size", container) == row["key"], False)
         with f.when(kind == layouts.NEXT):
-            with f.when(f.call("PyDict_Next", container, place, key, value) == 0):
-                f.ret(False)
-            with f.unless(f.array(key, "ptr")[0] == row["key"].to("ptr")):
-                f.ret(False)
+            f.ret_if(f.call("PyDict_Next", container, place, key, value) == 0, False)
+            f.ret_unless(f.array(key, "ptr")[0] == row["key"].to("ptr"), False)
             current.now = f.array(value, "ptr")[0]
-        with f.unless(current.now == row["value"]):
-            f.ret(False)
+        f.ret_unless(current.now == row["value"], False)
     f.ret(True)
 
 
@@ -154,19 +149,15 @@ def watched(f: Body, self: Value, args: Value, nargs: Value) -> None:
 def fits(f: Body, array: Value, wanted: Value, shape: Value, dtype: Value) -> None:
     """Return whether an array has this class, shape and dtype, is no view and is materialised."""
     none = f.symbol("_Py_NoneStruct")
-    with f.unless(f.record(array, OBJECT)["type"] == wanted):
-        f.ret(False)
+    f.ret_unless(f.record(array, OBJECT)["type"] == wanted, False)
     is_view = ~(_slot(f, array, "base")[0] == none)
     node = _slot(f, array, "content")[0]
-    with f.when(is_view | node.null):
-        f.ret(False)
+    f.ret_if(is_view | node.null, False)
     pending = _slot(f, node, "value")[0] == none
     is_number = _slot(f, node, "op")[0] == _state(f)["scalar"]
-    with f.when(pending | is_number | ~(_slot(f, node, "dtype")[0] == dtype)):
-        f.ret(False)
+    f.ret_if(pending | is_number | ~(_slot(f, node, "dtype")[0] == dtype), False)
     its_shape = _slot(f, node, "shape")[0]
-    with f.when(its_shape == shape):
-        f.ret(True)
+    f.ret_if(its_shape == shape, True)
     f.ret(f.call("PyObject_RichCompareBool", its_shape, shape, PY_EQ) == 1)
 
 
@@ -183,8 +174,7 @@ def find_input(f: Body, args: Value, row_: Value) -> None:
     object_ = row["place"].to("ptr")
     with f.when(kind == layouts.OF_CELL):
         node = _slot(f, object_, "content")[0]
-        with f.unless(node == row["node"]):
-            f.ret(None)
+        f.ret_unless(node == row["node"], None)
         f.ret(_slot(f, node, "value")[0])
     f.ret(object_)
 
@@ -199,22 +189,16 @@ def run_program(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Va
     kinds = f.array(program.pointer).part(layouts.HEADER)
     slots, objects = f.array(slots_), f.array(objects_, "ptr")
     with f.each(ni) as k:
-        with f.unless(f.call(item, objects[k], kinds[k], name, slots.at(k), buffers)):
-            f.ret(None)
+        f.ret_unless(f.call(item, objects[k], kinds[k], name, slots.at(k), buffers), None)
     sizes = kinds.part(ni)
     buffer = f.call(make, allocator, sizes[1].to("ptr"), sizes[0])  # bytes and home of the only output
-    with f.when(buffer.null):
-        f.ret(None)
+    f.ret_if(buffer.null, None)
     count = call["node_slots"]
     node = f.call(filled, call["node"], pairs, count)
-    with f.when(node.null):
-        f.call("Py_DecRef", buffer)
-        f.ret(None)
+    f.ret_if(node.null, None, buffer)
     _slot(f, node, "value")[0] = buffer
     array = f.call(filled, call["result"], f.array(pairs).at(count << 1), call["array_slots"])
-    with f.when(array.null):
-        f.call("Py_DecRef", node)
-        f.ret(None)
+    f.ret_if(array.null, None, node)
     _slot(f, array, "content")[0] = node
     slots[ni] = f.record(buffer, layouts.BUFFER)["address"]
     succeeded = f.variable("i1")
@@ -225,9 +209,7 @@ def run_program(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Va
         with f.unless(arena == 0):
             succeeded.now = f.call(walk, program.pointer, slots_, arena)
             f.call(give, home, arena)
-    with f.unless(succeeded.now):
-        f.call("Py_DecRef", array)
-        f.ret(None)
+    f.ret_if(~succeeded.now, None, array)
     f.ret(array)
 
 
@@ -235,8 +217,7 @@ def run_program(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Va
 def filled(f: Body, type_: Value, pairs: Value, count: Value) -> None:
     """Return a new object whose slots are set from pairs (offset, object), or null."""
     new = f.call("PyType_GenericAlloc", type_, 0)
-    with f.when(new.null):
-        f.ret(None)
+    f.ret_if(new.null, None)
     with f.each(count) as k:
         pair = f.array(pairs).part(k << 1)
         object_ = pair[1].to("ptr")

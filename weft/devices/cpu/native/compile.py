@@ -157,15 +157,12 @@ class Compiler:
     def _place(self, name: str, meta: dict[str, Any], code: bytes) -> tuple[dict[str, int], Callable[[], None]]:
         if meta["llvm"]:
             return self._load_llvm(name, code, meta["exports"])
-        addresses, place = elf.load(code, self._resolve, self.memory)
+        addresses, place = elf.load(code, lambda name: self.imports.get(name) or elf.process_symbol(name), self.memory)
         missing = [symbol for symbol in meta["exports"] if symbol not in addresses]
         if missing:
             self.memory.give(place)
             raise elf.UnsupportedObject(f"the object does not define {', '.join(missing)}")
         return addresses, partial(self.memory.give, place)
-
-    def _resolve(self, name: str) -> int:
-        return self.imports.get(name) or elf.process_symbol(name)
 
     def _load_llvm(self, name: str, code: bytes, exports: list[str]) -> tuple[dict[str, int], Callable[[], None]]:
         with uninterrupted():

@@ -28,19 +28,10 @@ def describe(device: Any, measure: bool = False) -> dict[str, Any]:
     isa, cache = host(), device.compiler.cache
     entries, size = cache.size()
     out = {
-        "device": "cpu",
-        "model": cpu_model(),
-        "machine": platform.machine(),
-        "vector_bits": isa.bits,
-        "vector_registers": isa.registers,
-        "fma": isa.fma,
-        "l1_bytes": isa.l1,
-        "l2_bytes": isa.l2,
-        "features": [f[1:] for f in isa.features.split(",") if f.startswith("+")],
-        "threads": device.pool.threads,
-        "cache_folder": str(cache.folder),
-        "cache_entries": entries,
-        "cache_bytes": size,
+        "device": "cpu", "model": cpu_model(), "machine": platform.machine(), "vector_bits": isa.bits,
+        "vector_registers": isa.registers, "fma": isa.fma, "l1_bytes": isa.l1, "l2_bytes": isa.l2,
+        "features": [f[1:] for f in isa.features.split(",") if f.startswith("+")], "threads": device.pool.threads,
+        "cache_folder": str(cache.folder), "cache_entries": entries, "cache_bytes": size,
         "memory_idle_bytes": device.allocator.idle_bytes(),
         "versions": {name: _version(name) for name in ("weft", "numpy", "llvmlite", "ml_dtypes")} | {
             "python": platform.python_version(), "llvm": ".".join(map(str, llvm.llvm_version_info)),

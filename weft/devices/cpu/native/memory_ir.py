@@ -22,8 +22,7 @@ def give(f: Body, home: Value, address: Value) -> None:
     with f.when(count >= capacity):
         more = (capacity << 1) + 16
         items = f.call("realloc", idle["items"], more << 3)
-        with f.when(items.null):
-            f.ret()
+        f.ret_if(items.null)
         idle["items"] = items
         idle["capacity"] = more
     f.array(idle["items"])[count] = address
@@ -35,8 +34,7 @@ def take_idle(f: Body, home: Value) -> None:
     """Return an idle block, or 0."""
     idle = f.record(home, HOME)
     count = idle["count"]
-    with f.when(count == 0):
-        f.ret(0)
+    f.ret_if(count == 0, 0)
     left = count - 1
     idle["count"] = left
     f.ret(f.array(idle["items"])[left])
@@ -46,15 +44,12 @@ def take_idle(f: Body, home: Value) -> None:
 def block(f: Body, allocator: Value, home: Value) -> None:
     """Return a block from the home or else, through Python, from the system; 0 with an exception set if there is no memory."""
     idle = f.call(take_idle, home)
-    with f.unless(idle == 0):
-        f.ret(idle)
+    f.ret_unless(idle == 0, idle)
     number = f.call("PyLong_FromUnsignedLongLong", f.record(home, HOME)["size"])
-    with f.when(number.null):
-        f.ret(0)
+    f.ret_if(number.null, 0)
     answer = f.call("PyObject_CallOneArg", f.record(allocator, ALLOCATOR)["fresh"], number)
     f.call("Py_DecRef", number)
-    with f.when(answer.null):
-        f.ret(0)
+    f.ret_if(answer.null, 0)
     new = f.call("PyLong_AsUnsignedLongLong", answer)
     f.call("Py_DecRef", answer)
     f.ret(new)
@@ -64,8 +59,7 @@ def block(f: Body, allocator: Value, home: Value) -> None:
 def make(f: Body, allocator: Value, home: Value, nbytes: Value) -> None:
     """Return a new buffer, or null with an exception set if there is no memory."""
     address = f.call(block, allocator, home)
-    with f.when(address == 0):
-        f.ret(None)
+    f.ret_if(address == 0, None)
     new = f.call("_PyObject_New", f.record(allocator, ALLOCATOR)["type"])
     with f.when(new.null):
         f.call(give, home, address)
@@ -114,8 +108,7 @@ def fill(f: Body, self: Value, args: Value, nargs: Value) -> None:
     view = f.fixed_room(f"[{imported_symbols.BUFFER_ROOM} x i8]")
     target = f.call("PyLong_AsVoidPtr", arguments[0])
     failed = f.call("PyObject_GetBuffer", arguments[1], view, imported_symbols.BUF_C_CONTIGUOUS)
-    with f.unless(failed == 0):
-        f.ret(None)
+    f.ret_unless(failed == 0, None)
     exported = f.record(view, imported_symbols.PY_BUFFER)
     f.copy(target, exported["address"], exported["nbytes"])
     f.call("PyBuffer_Release", view)

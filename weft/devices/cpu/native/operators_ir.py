@@ -12,6 +12,7 @@ from weft.devices.cpu.native import small_ir as small
 from weft.devices.cpu.native.imported_symbols import OBJECT
 from weft.devices.cpu.native.layouts import BOOLEAN, BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, UNSIGNED
 from weft.devices.cpu.native.memory_ir import BUILTIN, return_none
+from weft.devices.cpu.native.pool_ir import count_event
 from weft.devices.cpu.native.routine import Body, Value, routine
 
 TIMES = 6  # number of words of a function of two operands; the number of calls is stored behind them
@@ -38,11 +39,9 @@ def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None
     nbytes = count * row["bytes"]
     operand_bytes = count * f.record(row["format"], FORMAT)["bytes"]  # Python's eager policy checks one of the two sizes
     is_small = (count > 0) & (count <= layouts.RELEASE_ABOVE_WORK) & (operand_bytes <= limit_)
-    with f.unless(is_small & (nbytes <= limit_) & (nbytes <= layouts.MAX_SMALL_BYTES)):
-        f.ret(None)
+    f.ret_unless(is_small & (nbytes <= limit_) & (nbytes <= layouts.MAX_SMALL_BYTES), None)
     buffer = f.call(small.made, nbytes)
-    with f.when(buffer.null):
-        f.ret(None)
+    f.ret_if(buffer.null, None)
     outer = words[TIMES]
     words[0] = count
     words[1] = f.record(buffer, BUFFER)["address"]
@@ -64,8 +63,7 @@ def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None
 
 def _run(f: Body, function: Value, words: Value) -> None:
     """Call a dynamic kernel, and count the call."""
-    counters = f.record(f.symbol("weft_counters"), layouts.COUNTERS)
-    counters["sized"] = counters["sized"] + 1
+    count_event(f, "sized")
     f.call_address(function, words)
 
 
@@ -109,8 +107,7 @@ def spread(f: Body, shape: Value, its: Value, at_: Value, words_: Value, nbytes:
         m = f.variable("i64", 1)
         with f.when(back < its_dims):
             m.now = small.integer(f, small.items(f, its)[its_dims - 1 - back])
-        with f.unless((m.now == n) | (m.now == 1)):
-            f.ret(False)
+        f.ret_unless((m.now == n) | (m.now == 1), False)
         with f.when(n == 1):
             f.again()
         matches = m.now == n
@@ -118,14 +115,12 @@ def spread(f: Body, shape: Value, its: Value, at_: Value, words_: Value, nbytes:
             has_started.now = True
             rows.now = matches
         with f.when(matches == rows.now):
-            with f.when(has_switched.now):  # more than an outer and an inner part
-                f.ret(False)
+            f.ret_if(has_switched.now, False)  # more than an outer and an inner part
             inner.now = inner.now * n
         with f.otherwise():
             has_switched.now = True
             outer.now = outer.now * n
-    with f.unless((outer.now <= FEW) | (inner.now >= FEW)):
-        f.ret(False)
+    f.ret_unless((outer.now <= FEW) | (inner.now >= FEW), False)
     words[TIMES] = outer.now
     step = inner.now * nbytes
     words[TIMES + 1], words[TIMES + 2] = step, step
@@ -246,14 +241,11 @@ def index(f: Body, object_: Value, room: Value) -> None:
         overflow = f.fixed_room("i64")
         out[0] = f.call("PyLong_AsLongLongAndOverflow", object_, overflow)
         f.ret(f.array(overflow, "i32")[0] == 0)
-    with f.unless(its_type == state["scalar_type"]):
-        f.ret(False)
+    f.ret_unless(its_type == state["scalar_type"], False)
     x = f.call(small.content, object_)
-    with f.when(x.null):
-        f.ret(False)
+    f.ret_if(x.null, False)
     form_ = f.call(small.format_, small.slot(f, x, "dtype")[0])
-    with f.when(form_.null):
-        f.ret(False)
+    f.ret_if(form_.null, False)
     form, at = f.record(form_, FORMAT), small.address(f, x).to("ptr")
     kind, nbytes = form["kind"], form["bytes"]
     for width, type_ in small.INTEGERS.items():
@@ -275,17 +267,14 @@ def place(f: Body, shape: Value, index_: Value) -> None:
     with f.unless(is_single):
         count.now = small.length(f, index_)
     dims = small.length(f, shape)
-    with f.unless(count.now == dims):
-        f.ret(-1)
+    f.ret_unless(count.now == dims, -1)
     out, item = f.variable("i64", 0), f.variable("ptr", index_)
     with f.each(dims) as k:
         with f.unless(is_single):
             item.now = small.items(f, index_)[k]
-        with f.unless(f.call(index, item.now, room)):
-            f.ret(-1)
+        f.ret_unless(f.call(index, item.now, room), -1)
         n, at = small.integer(f, small.items(f, shape)[k]), f.array(room, "i64")[0]
-        with f.unless((at < n) & (at + n >= 0)):
-            f.ret(-1)
+        f.ret_unless((at < n) & (at + n >= 0), -1)
         out.now = out.now * n + at + (at < 0).pick(n, 0)
     f.ret(out.now)
 
@@ -307,8 +296,7 @@ def element(f: Body, self: Value, args: Value, nargs: Value) -> None:
     with f.unless(buffer.null):
         f.copy(f.record(buffer, BUFFER)["address"].to("ptr"), source, nbytes)
     f.call("Py_DecRef", x)
-    with f.when(buffer.null):
-        f.ret(None)
+    f.ret_if(buffer.null, None)
     f.ret(f.call(small.array, f.call(small.node, state["leaf"], state["nothing"], state["empty"], dtype, buffer), True))
 
 

@@ -24,7 +24,7 @@ from weft.devices.cpu.native.worker_ir import LOW, pool_state, range_of
 PAUSES = 2000  # spins of the caller waiting for the last chunks, before it sleeps
 
 
-def _count(f: Body, what: str) -> None:
+def count_event(f: Body, what: str) -> None:
     counters = f.record(f.symbol("weft_counters"), COUNTERS)
     counters[what] = counters[what] + 1
 
@@ -32,7 +32,7 @@ def _count(f: Body, what: str) -> None:
 @routine("void weft_inline(ptr body, ptr context, i64 chunks)")
 def inline(f: Body, body: Value, context: Value, chunks: Value) -> None:
     """Run all chunks in this thread, as worker 0."""
-    _count(f, "inline")
+    count_event(f, "inline")
     with f.each(chunks) as k:
         f.call_address(body, context, k, f.constant("i64", 0))
 
@@ -57,15 +57,13 @@ def enter(f: Body, limit: Value) -> None:
     """Start a program. Return whether it owns the pool; otherwise it is registered as a guest."""
     if not has_threads():
         return f.ret(False)
-    with f.when(f.call(acquire, limit)):
-        f.ret(True)
+    f.ret_if(f.call(acquire, limit), True)
     pool = pool_state(f)
     with f.forever():
         old = pool.atomic("guests", "acquire")
         fewest = old.to("i32")
         least = ((old == 0) | (limit < fewest)).pick(limit, fewest)
-        with f.when(pool.swap("guests", old, ((old >> 32) + 1 << 32) | least.to("i64"))):
-            f.ret(False)
+        f.ret_if(pool.swap("guests", old, ((old >> 32) + 1 << 32) | least.to("i64")), False)
 
 
 @routine("void weft_leave(i1 owner)", exported=True)
@@ -80,8 +78,7 @@ def leave(f: Body, owner: Value) -> None:
     with f.forever():
         old = pool.atomic("guests", "acquire")
         new = (old >> 32 >= 2).pick(old - (1 << 32), 0)  # the last guest resets the word
-        with f.when(pool.swap("guests", old, new)):
-            f.ret()
+        f.ret_if(pool.swap("guests", old, new))
 
 
 @routine("void weft_parallel(ptr body, ptr context, i64 chunks)", exported=True)
@@ -123,7 +120,7 @@ def parallel(f: Body, body: Value, context: Value, chunks: Value) -> None:
 def fork(f: Body, body: Value, context: Value, chunks: Value, workers: Value) -> None:
     """Run a job of the pool's owner: distribute the chunks, work on them and wait for the rest."""
     pool = pool_state(f)
-    _count(f, "jobs")
+    count_event(f, "jobs")
     pool["busy"] = 1
     generation = pool["generation"] + 1
     high = generation.to("i64") << 32
@@ -151,16 +148,14 @@ def fork(f: Body, body: Value, context: Value, chunks: Value, workers: Value) ->
     f.call(worker_ir.take, 0, generation)
     turn = f.variable("i64")
     with f.forever():
-        with f.when(pool.atomic("remaining", "acquire") == 0):
-            f.leave()
+        f.leave_if(pool.atomic("remaining", "acquire") == 0)
         worker_ir.pause(f)
         turn.now = turn.now + 1
         with f.when(turn.now > PAUSES):
             with f.forever():
                 pool.set_atomic("waiting", 1, "seq_cst")
                 left = pool.atomic("remaining", "seq_cst")
-                with f.when(left == 0):
-                    f.leave()
+                f.leave_if(left == 0)
                 f.call(worker_ir.sleep, pool.at("remaining"), left.to("i32"))
             pool.set_atomic("waiting", 0, "seq_cst")
             f.leave()

@@ -5,8 +5,7 @@ A routine is a Python function that emits one native function::
     @routine("i64 weft_idle(ptr home)")
     def idle(f: Body, home: Value) -> None:
         record = f.record(home, HOME)
-        with f.when(record["count"] == 0):
-            f.ret(0)
+        f.ret_if(record["count"] == 0, 0)
         ...
 
 It runs once, when the LLVM text is generated, on values that stand for those of the native function: ``a + b`` emits an
@@ -328,6 +327,25 @@ class Body(Function):
     def ret(self, value: Operand = None) -> None:
         self.do("ret void" if self.result == "void" else f"ret {self.result} {text_of(value, self.result)}")
 
+    def ret_if(self, condition: Value, value: Operand = None, release: Value | None = None) -> None:
+        """Return a value that is known before the branch if the condition holds; first drop a reference to ``release``."""
+        with self.when(condition):
+            if release is not None:
+                self.call("Py_DecRef", release)
+            self.ret(value)
+
+    def leave_if(self, condition: Value) -> None:
+        with self.when(condition):
+            self.leave()
+
+    def again_unless(self, condition: Value) -> None:
+        with self.unless(condition):
+            self.again()
+
+    def ret_unless(self, condition: Value, value: Operand = None) -> None:
+        with self.unless(condition):
+            self.ret(value)
+
 
 _SIZE = {"i32": 4, "i64": 8, "ptr": 8}
 
@@ -340,9 +358,7 @@ def text_of_all(routines: Iterable[Routine]) -> str:
     for routine_ in routines:
         f = Body(routine_)
         routine_.write(f, *f.parameters)
-        if not f.ended() and f.result == "void":
-            f.ret()
-        if not f.ended():
+        if not f.ended() and f.result != "void":
             raise ValueError(f"{routine_.signature.name} has a path that does not return a value")
         own.add(routine_.signature.name)
         named.update(f.named)

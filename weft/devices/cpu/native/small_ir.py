@@ -61,8 +61,7 @@ def limit(f: Body) -> None:
         state["thread"] = me
         f.call("Py_DecRef", before)
     value = f.call("PyDict_GetItemWithError", state["own"], state["limit"])
-    with f.when(value.null):
-        f.ret(0)
+    f.ret_if(value.null, 0)
     overflow = f.fixed_room("i64")
     f.ret(f.call("PyLong_AsLongLongAndOverflow", value, overflow))
 
@@ -72,22 +71,17 @@ def content(f: Body, object_: Value) -> None:
     """Return the node of a materialised array, or null. A view has a node if it has been read since its base changed."""
     state, none = state_of(f), f.symbol("_Py_NoneStruct")
     its_type = f.record(object_, OBJECT)["type"]
-    with f.unless((its_type == state["array"]) | (its_type == state["scalar_type"])):
-        f.ret(None)
+    f.ret_unless((its_type == state["array"]) | (its_type == state["scalar_type"]), None)
     base = slot(f, object_, "base")[0]
     with f.unless(base == none):
         source = slot(f, object_, "source")[0]
-        with f.when(source == none):
-            f.ret(None)
-        with f.unless(f.record(source, WEAKREF)["target"] == slot(f, base, "content")[0]):
-            f.ret(None)
+        f.ret_if(source == none, None)
+        f.ret_unless(f.record(source, WEAKREF)["target"] == slot(f, base, "content")[0], None)
     node = slot(f, object_, "content")[0]
-    with f.when(node.null):
-        f.ret(None)
+    f.ret_if(node.null, None)
     value = slot(f, node, "value")[0]
     buffers = f.array(state["allocator"], "ptr")[0]
-    with f.unless(f.record(value, OBJECT)["type"] == buffers):  # pending, a number, or borrowed memory
-        f.ret(None)
+    f.ret_unless(f.record(value, OBJECT)["type"] == buffers, None)  # pending, a number, or borrowed memory
     f.ret(node)
 
 
@@ -138,17 +132,14 @@ def number(f: Body, object_: Value, format__: Value, room: Value) -> None:
     as_double = f.variable("double", 0.0)
     with f.when((its_type == f.symbol("PyFloat_Type")) & is_float):
         value = f.call("PyFloat_AsDouble", object_)
-        with f.unless((value >= -65504.0) & (value <= 65504.0)):  # Python warns about some larger values
-            f.ret(False)
+        f.ret_unless((value >= -65504.0) & (value <= 65504.0), False)  # Python warns about some larger values
         as_double.now = value
     with f.otherwise():
-        with f.unless((its_type == f.symbol("PyLong_Type")) & (is_integer | is_float)):
-            f.ret(False)
+        f.ret_unless((its_type == f.symbol("PyLong_Type")) & (is_integer | is_float), False)
         overflow = f.fixed_room("i64")
         whole_number = f.call("PyLong_AsLongLongAndOverflow", object_, overflow)
         fits = (f.array(overflow, "i32")[0] == 0) & (whole_number >= row["least"]) & (whole_number <= row["most"])
-        with f.unless(fits):
-            f.ret(False)
+        f.ret_unless(fits, False)
         with f.when(is_integer):
             for width, type_ in INTEGERS.items():
                 with f.when(row["bytes"] == width):
@@ -167,10 +158,8 @@ INTEGERS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
 @routine("i1 weft_small_same(ptr shape, ptr other)")
 def same(f: Body, shape: Value, other: Value) -> None:
-    with f.when(shape == other):
-        f.ret(True)
-    with f.unless(length(f, shape) == length(f, other)):
-        f.ret(False)
+    f.ret_if(shape == other, True)
+    f.ret_unless(length(f, shape) == length(f, other), False)
     extents, others = items(f, shape), items(f, other)
     with f.each(length(f, shape)) as k:
         with f.unless(extents[k] == others[k]):  # different objects; equal small ints are one object
@@ -198,9 +187,7 @@ def node(f: Body, op: Value, params: Value, shape: Value, dtype: Value, buffer: 
     """Return a new node that takes over a reference to a buffer; null with an exception set if there is no memory."""
     state = state_of(f)
     new = f.call(filled, state["node_type"], state["node"], state["node_slots"])
-    with f.when(new.null):
-        f.call("Py_DecRef", buffer)
-        f.ret(None)
+    f.ret_if(new.null, None, buffer)
     for name, object_ in (("op", op), ("params", params), ("shape", shape), ("dtype", dtype)):
         f.call("Py_IncRef", object_)
         slot(f, new, name)[0] = object_
@@ -212,12 +199,9 @@ def node(f: Body, op: Value, params: Value, shape: Value, dtype: Value, buffer: 
 def array(f: Body, node_: Value, value: Value) -> None:
     """Return a new array, or a Scalar if ``value``, that takes over a reference to a node; null if the node is null."""
     state = state_of(f)
-    with f.when(node_.null):
-        f.ret(None)
+    f.ret_if(node_.null, None)
     new = f.call(filled, value.pick(state["scalar_type"], state["array"]), state["result"], state["result_slots"])
-    with f.when(new.null):
-        f.call("Py_DecRef", node_)
-        f.ret(None)
+    f.ret_if(new.null, None, node_)
     slot(f, new, "content")[0] = node_
     f.ret(new)
 

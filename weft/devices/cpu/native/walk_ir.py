@@ -30,14 +30,12 @@ def item(f: Body, object_: Value, kind: Value, name: Value, slot: Value, buffers
             out[0] = buffer["address"]
             f.ret(True)
         attribute = f.call("PyObject_GetAttr", object_, name)
-        with f.when(attribute.null):
-            f.ret(False)
+        f.ret_if(attribute.null, False)
         address = f.call("PyLong_AsUnsignedLongLong", attribute)
         f.call("Py_DecRef", attribute)
         out[0] = address
         _succeed(f, address == -1)
-    with f.when(kind == layouts.UNUSED):
-        f.ret(True)
+    f.ret_if(kind == layouts.UNUSED, True)
     with f.when(kind == layouts.FLOAT32):
         number = f.call("PyFloat_AsDouble", object_)
         out[0] = 0
@@ -77,12 +75,10 @@ def execute(f: Body, table: Value, inputs: Value, outputs: Value, arena: Value) 
         f.ret(False)
     with f.each(ni) as k:
         object_ = f.call("PyList_GetItem", inputs, k)
-        with f.unless(f.call(item, object_, kinds[k], name, slots.at(k), buffers)):
-            f.ret(False)
+        f.ret_unless(f.call(item, object_, kinds[k], name, slots.at(k), buffers), False)
     with f.each(no) as k:
         object_ = f.call("PyList_GetItem", outputs, k)
-        with f.unless(f.call(item, object_, layouts.ADDRESS, name, slots.at(ni + k), buffers)):
-            f.ret(False)
+        f.ret_unless(f.call(item, object_, layouts.ADDRESS, name, slots.at(ni + k), buffers), False)
     f.ret(f.call(walk, table, slots.pointer, arena))
 
 
@@ -111,8 +107,7 @@ def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
     rest = arena_slots.part(na)
     rest[0] = record.to("i64")
     f.copy(rest.at(1), constants.pointer, nc << 3)
-    counters = f.record(f.symbol("weft_counters"), layouts.COUNTERS)
-    counters["entries"] = counters["entries"] + 1
+    pool_ir.count_event(f, "entries")
     mode = save_mode(f)
     flush = flags & layouts.FLUSH != 0
     with f.when(flush):
@@ -157,13 +152,11 @@ def tell(f: Body, record: Value) -> None:
     fault = f.record(record, layouts.FAULT)
     site = f.call("PyLong_FromLongLong", fault["site"] - 1)
     index = f.call("PyLong_FromLongLong", fault["index"])
-    with f.when(site.null | index.null):
-        f.ret()
+    f.ret_if(site.null | index.null)
     args = f.call("PyTuple_Pack", 2, site, index)
     f.call("Py_DecRef", site)
     f.call("Py_DecRef", index)
-    with f.when(args.null):
-        f.ret()
+    f.ret_if(args.null)
     f.call("PyErr_SetObject", f.symbol("weft_index_fault"), args)
     f.call("Py_DecRef", args)
 
@@ -176,8 +169,7 @@ def run(f: Body, self: Value, args: Value, nargs: Value) -> None:
     arguments = f.array(args, "ptr")
     inputs, outputs = arguments[0], arguments[1]
     arena = f.call("PyLong_AsUnsignedLongLong", arguments[2])
-    with f.unless(f.call(execute, table, inputs, outputs, arena)):
-        f.ret(None)
+    f.ret_unless(f.call(execute, table, inputs, outputs, arena), None)
     return_none(f)
 
 
@@ -193,35 +185,27 @@ def call(f: Body, self: Value, args: Value, nargs: Value) -> None:
     _, sizes, homes, _ = parts(f, table, ni, no)
     check_argument_count(f, f.call("PyList_Size", inputs), ni)
     outputs = f.call("PyList_New", no)
-    with f.when(outputs.null):
-        f.ret(None)
-
-    def fail() -> None:
-        f.call("Py_DecRef", outputs)
-        f.ret(None)
+    f.ret_if(outputs.null, None)
 
     with f.unless((held == f.symbol("_Py_NoneStruct")) | (words["nd"] == 0)):
         with f.unless(f.call("PyList_Size", held) == ni):
             f.call("PyErr_BadArgument")
-            fail()
+            f.call("Py_DecRef", outputs)
+            f.ret(None)
         f.call(donate, table, inputs, held, outputs)
     with f.each(no) as k:
         with f.when(f.call("PyList_GetItem", outputs, k).null):
             new = f.call(make, allocator, homes[k].to("ptr"), sizes[k])
-            with f.when(new.null):
-                fail()
+            f.ret_if(new.null, None, outputs)
             f.call("PyList_SetItem", outputs, k, new)
     with f.when(home.null):
-        with f.unless(f.call(execute, table, inputs, outputs, 0)):
-            fail()
+        f.ret_if(~f.call(execute, table, inputs, outputs, 0), None, outputs)
         f.ret(outputs)
     arena = f.call(block, allocator, home)
-    with f.when(arena == 0):
-        fail()
+    f.ret_if(arena == 0, None, outputs)
     succeeded = f.call(execute, table, inputs, outputs, arena)
     f.call(give, home, arena)
-    with f.unless(succeeded):
-        fail()
+    f.ret_if(~succeeded, None, outputs)
     f.ret(outputs)
 
 
@@ -235,18 +219,14 @@ def donate(f: Body, table: Value, inputs: Value, held: Value, outputs: Value) ->
     with f.each(words["nd"]) as k:
         pair = pairs.part(k << 1)
         i, o = pair[0], pair[1]
-        with f.unless(f.call("PyList_GetItem", held, i) == f.symbol("_Py_FalseStruct")):
-            f.again()
+        f.again_unless(f.call("PyList_GetItem", held, i) == f.symbol("_Py_FalseStruct"))
         candidate = f.call("PyList_GetItem", inputs, i)
         buffer = f.record(candidate, layouts.BUFFER)
-        with f.unless(buffer["type"] == buffers):
-            f.again()
+        f.again_unless(buffer["type"] == buffers)
         fits = (buffer["exported"] == 0) & (buffer["nbytes"] == sizes[o])
-        with f.unless(fits & f.call("PyList_GetItem", outputs, o).null):
-            f.again()
+        f.again_unless(fits & f.call("PyList_GetItem", outputs, o).null)
         # the buffer must not be another input or already an output
-        with f.unless((f.call(count, inputs, ni, candidate) == 1) & (f.call(count, outputs, no, candidate) == 0)):
-            f.again()
+        f.again_unless((f.call(count, inputs, ni, candidate) == 1) & (f.call(count, outputs, no, candidate) == 0))
         f.call("Py_IncRef", candidate)
         f.call("PyList_SetItem", outputs, o, candidate)
 
@@ -276,10 +256,8 @@ def apply(f: Body, self: Value, args: Value, nargs: Value) -> None:
     with f.each(nargs) as k:
         words[k] = f.call("PyLong_AsUnsignedLongLongMask", arguments[k])
     function = f.call("PyLong_AsVoidPtr", self)
-    with f.unless(f.call("PyErr_Occurred").null):
-        f.ret(None)
-    counters = f.record(f.symbol("weft_counters"), layouts.COUNTERS)
-    counters["sized"] = counters["sized"] + 1
+    f.ret_unless(f.call("PyErr_Occurred").null, None)
+    pool_ir.count_event(f, "sized")
     release = words[0] > layouts.RELEASE_ABOVE_WORK
     thread = f.variable("ptr", None)
     with f.when(release):

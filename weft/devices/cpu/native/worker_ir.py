@@ -89,8 +89,7 @@ def take(f: Body, id_: Value, generation: Value) -> None:
                 f.call(report, done.now)
                 f.ret()
             chunk = word & LOW
-            with f.unless(chunk < chunks.atomic("end", "acquire")):
-                f.leave()
+            f.leave_if(~(chunk < chunks.atomic("end", "acquire")))
             with f.when(chunks.swap("word", word, word + 1)):
                 f.call_address(body, context, chunk, id_)
                 done.now = done.now + 1
@@ -102,8 +101,7 @@ def take(f: Body, id_: Value, generation: Value) -> None:
 @routine("void weft_report(i64 did)")
 def report(f: Body, did: Value) -> None:
     """Subtract ``did`` finished chunks from the remaining ones; wake the caller after the last chunk if it sleeps."""
-    with f.when(did == 0):
-        f.ret()
+    f.ret_if(did == 0)
     pool = pool_state(f)
     with f.when(pool.atomic_add("remaining", f.constant("i64", 0) - did) == did):
         with f.when(pool.atomic("waiting", "seq_cst") != 0):
@@ -149,12 +147,10 @@ def start(f: Body, count: Value) -> None:
     generation = pool["generation"].to("i64") << 32
     with f.forever():
         have = pool["started"]
-        with f.when(have >= count):
-            f.leave()
+        f.leave_if(have >= count)
         more = have + 1
         argument = (generation | more.to("i64")).to("ptr")
-        with f.when(f.call("pthread_create", thread, None, f.address(worker), argument) != 0):
-            f.leave()
+        f.leave_if(f.call("pthread_create", thread, None, f.address(worker), argument) != 0)
         f.call("pthread_detach", f.array(thread)[0])
         pool["started"] = more
     f.call("pthread_sigmask", SIG_SETMASK, old, None)

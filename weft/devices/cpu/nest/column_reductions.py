@@ -449,4 +449,3 @@ def emit_blocks_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, la
             n.export(r, env)
         for s in rest:
             emit_stage(n, s, envs)
-    f.do("ret void")

@@ -64,7 +64,6 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
             entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
         if i + 1 < len(parts) and any(v.op == "check" and v.attr.site is not None for v in walk(roots(part.stages))):
             return_if_fault(entry, entry.argument(record_slot(kernel), "%context"))
-    entry.do("ret void")
     if len(parts) >= MIN_SIMILAR_PARTS:  # the phases of a strided gradient
         merge_similar_functions(m, r"\d+")
     return m.generated(symbol, layout.size, 0)
@@ -93,7 +92,6 @@ def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: Nest
     if n.base.streamed:
         m.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
         f.do("call void @llvm.x86.sse.sfence()")
-    f.do("ret void")
 
 
 def _chunk_range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int, str | int]:
@@ -311,7 +309,6 @@ def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, lanes: in
         n.base.accs[r.id] = reduce.finish(o, r, state)
         n.base.acc_level[r.id] = 0
         n.export(r, n.env())
-    f.do("ret void")
 
 
 _EMITTERS: dict[str, Callable[[Nest, NestPlan], None]] = {

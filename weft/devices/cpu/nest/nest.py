@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -87,18 +87,17 @@ class Nest:
     # loops
 
     @contextmanager
-    def block(self, *axes: int) -> Iterator[None]:
-        """Open a level without a loop; ``axes`` are fixed in it."""
+    def block(self, *axes: int | None, head: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Open a level without a loop; ``axes`` are fixed in it. ``head`` emits its first lines when it is complete."""
         outer = self.f.lines
-        level = Level([])
-        self.levels.append(level)
-        self.f.lines = level.lines
-        for a in axes:
-            self.base.level_of[a] = len(self.levels) - 1
+        self.levels.append(Level([]))
+        self.f.lines = lines = self.levels[-1].lines
+        self.base.level_of.update({a: len(self.levels) - 1 for a in axes if a is not None})
         yield
         self.levels.pop()
         self.f.lines = outer
-        outer.extend(level.lines)
+        head()
+        outer.extend(lines)
 
     @contextmanager
     def loop(self, start: str | int, end: str | int, step: int = 1, axis: int | None = None) -> Iterator[str]:
@@ -106,26 +105,22 @@ class Nest:
         f = self.f
         counter = f.local("i64")
         head, body, done = (f.fresh_label(h) for h in ("head", "body", "done"))
-        outer = f.lines
-        level = Level([])
-        self.levels.append(level)
-        f.lines = level.lines
-        i = f.load("i64", counter)
-        f.do(f"br i1 {f.let(f'icmp slt i64 {i}, {end}', 'c')}, label %{body}, label %{done}")
-        f.label(body)
-        if axis is not None:
-            self.base.axes[axis] = i
-            self.base.level_of[axis] = len(self.levels) - 1
-        yield i
-        f.store("i64", f.let(f"add i64 {i}, {step}", "i"), counter)
-        f.do(f"br label %{head}")
-        f.label(done)
-        self.levels.pop()
-        f.lines = outer
-        f.store("i64", str(start), counter)
-        f.do(f"br label %{head}")
-        f.label(head)
-        outer.extend(level.lines)
+
+        def enter() -> None:
+            f.store("i64", str(start), counter)
+            f.do(f"br label %{head}")
+            f.label(head)
+
+        with self.block(axis, head=enter):
+            i = f.load("i64", counter)
+            f.do(f"br i1 {f.let(f'icmp slt i64 {i}, {end}', 'c')}, label %{body}, label %{done}")
+            f.label(body)
+            if axis is not None:
+                self.base.axes[axis] = i
+            yield i
+            f.store("i64", f.let(f"add i64 {i}, {step}", "i"), counter)
+            f.do(f"br label %{head}")
+            f.label(done)
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:

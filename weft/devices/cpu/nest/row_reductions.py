@@ -141,9 +141,7 @@ def reduce_range(n: Nest, stage: Stage, lanes: int, total: int, hook: Hook | Non
     return sums.all()
 
 
-def reduce_moving_block(
-    n: Nest, stage: Stage, lanes: int, first: str, length: int, hook: Hook | None = None
-) -> States:
+def reduce_moving_block(n: Nest, stage: Stage, lanes: int, first: str, length: int, hook: Hook | None = None) -> States:
     """Reduce one whole block whose start is known at run time."""
     axis = stage.axes[0]
     acc = LaneAccumulators(n, stage, lanes, hook)

@@ -151,7 +151,6 @@ class Epilogue:
             if self.p.n:
                 env.axes[self.p.n.id] = f.add("%j", f.mul(v, self.lanes))
             self._store(f, env, acc)
-        f.do("ret void")
         return name
 
 

@@ -154,9 +154,7 @@ class _Driver:
             if p.columns >= plan.nr:
                 pack.columns(self._name("panel"), plan.nr, p.b.free, p.b.k, plan.nr)
             if self.last_columns:
-                pack.columns(
-                    self._name("panel.last"), self.last_columns, p.b.free, p.b.k, self.last_vectors * plan.lanes
-                )
+                pack.columns(self._name("panel.last"), self.last_columns, p.b.free, p.b.k, self.last_vectors * plan.lanes)
 
     # ---- one unit of work
 
@@ -192,7 +190,6 @@ class _Driver:
             if self.last_columns:
                 with f.when(f.let(f"icmp sgt i64 {right}, {full_columns}", "c")):
                     self._emit_column(f, ak, bk, t, str(full_columns), wide=False, c=calls)
-        f.do("ret void")
 
     @contextmanager
     def _each_piece(self, f: Function) -> Iterator[tuple[str, str]]:

@@ -76,7 +76,6 @@ class _Driver:
                 f"define internal void @{self._name('store', live)}({self._vec(self.lanes)} %acc, i64 %i, i64 %j{self.extra})"
             )
             epilogue.emit(f, [["%acc"]], live)
-            f.do("ret void")
         for tail in ([0] if self.p.columns >= self.nr else []) + ([self.tail] if self.tail else []):
             if self.along:
                 self._emit_along(tail)
@@ -139,8 +138,7 @@ class _Driver:
                 f.store(vec, after, cell, width)
 
         def block(first: str | int, end: str | int, last: str | None) -> list[str]:
-            for cell in cells:
-                f.store(vec, "zeroinitializer", cell, width)
+            f.clear(vec, cells, width)
             if p.k >= n:
                 with f.loop(first, end, n) as k:
                     step(k, n)
@@ -154,7 +152,6 @@ class _Driver:
         if p.columns == 1:
             acc = f.shuffle(self._vec(1), acc, "poison", [0] * self.lanes)
         self._finish(f, acc, "%j", tail % self.lanes)
-        f.do("ret void")
 
     def _sum_blocks(
         self, f: Function, full_end: int, type_: str, count: int, block: Callable[[str | int, str | int, str | None], list[str]],
@@ -215,9 +212,7 @@ class _Driver:
                 self._add_row(f, x, f.offset(b, step * p.b.k * self.b.size_in), cells[step % self.chains], lives)
 
         def block(first: str | int, end: str | int, last: str | None) -> list[str]:
-            for row in cells:
-                for cell in row:
-                    f.store(vec, "zeroinitializer", cell, width)
+            f.clear(vec, [cell for row in cells for cell in row], width)
             if p.k >= SWEEP:
                 with f.loop(first, end, SWEEP) as k:
                     steps(k, SWEEP)
@@ -228,7 +223,6 @@ class _Driver:
 
         for v, acc in enumerate(self._sum_blocks(f, p.k // SWEEP * SWEEP, vec, vectors, block)):
             self._finish(f, acc, f.add("%j", v * self.lanes), lives[v] % self.lanes)
-        f.do("ret void")
 
     def _emit_sweep(self, tail: int) -> None:
         """Emit ``sweep(a, b, t, rows, first)``: up to SWEEP rows of one chain; ``finish(t, block, i, j)``: a block's sum."""
@@ -238,8 +232,7 @@ class _Driver:
             f"define internal void @{self._name('tile', tail)}(ptr %A, ptr %B, ptr %T, i64 %rows, i64 %first)"
         )
         cells = [f.local(vec, width) for _ in range(vectors)]
-        for cell in cells:
-            f.store(vec, "zeroinitializer", cell, width)
+        f.clear(vec, cells, width)
         with f.when(f.let("icmp eq i64 %first, 0", "c")):
             for v, cell in enumerate(cells):
                 f.store(vec, f.load(vec, f.offset("%T", v * width), width), cell, width)
@@ -257,7 +250,6 @@ class _Driver:
             row(step)
         for v, cell in enumerate(cells):
             f.store(vec, f.load(vec, cell, width), f.offset("%T", v * width), width)
-        f.do("ret void")
 
         f = self.module.function(
             f"define internal void @{self._name('finish', tail)}(ptr %T, i64 %block, i64 %i, i64 %j{self.extra})"
@@ -274,7 +266,6 @@ class _Driver:
                 f.label(f.fresh_label("dead"))
         for v, cell in enumerate(cells):
             self._finish(f, f.load(vec, cell, width), f.add("%j", v * self.lanes), lives[v] % self.lanes)
-        f.do("ret void")
 
     def _vector_lanes(self, tail: int) -> tuple[int, list[int]]:
         vectors = -(-(tail or self.nr) // self.lanes)
@@ -332,7 +323,6 @@ class _Driver:
 
         if not self.blocked:
             groups(tile)
-            f.do("ret void")
             return
         each = SWEEP * self.chains  # rows per turn; a block is a whole number of turns
         with f.loop(0, self.blocks) if self.blocks > 1 else nullcontext("0") as number:
@@ -352,4 +342,3 @@ class _Driver:
 
                 groups(sweep)
             groups(partial(finish, number))
-        f.do("ret void")

@@ -77,8 +77,7 @@ def emit_microkernel(module: Module, micro: MicrokernelSpec, extra: str, finish:
     vec, width = micro.vector, micro.lanes * micro.size
     cells = [[f.local(vec, width) for _ in range(micro.vectors)] for _ in range(micro.rows)]
     flat = [cell for row in cells for cell in row]
-    for cell in flat:
-        f.store(vec, "zeroinitializer", cell, width)
+    f.clear(vec, flat, width)
     steps = _Steps(module, f, micro, cells)
     if micro.piece:
         _prefetch_sums(module, f, micro)
@@ -90,7 +89,6 @@ def emit_microkernel(module: Module, micro: MicrokernelSpec, extra: str, finish:
     else:
         _emit_blocks(module, f, micro, _Loop(f, micro, steps), flat)
     finish(f, [[f.load(vec, cell, width) for cell in row] for row in cells])
-    f.do("ret void")
 
 
 def _prefetch_sums(module: Module, f: Function, micro: MicrokernelSpec) -> None:
@@ -152,8 +150,7 @@ def _emit_blocks(module: Module, f: Function, micro: MicrokernelSpec, loop: _Loo
         join(near_at, f.let(f"and i64 {mask}, {(1 << local_levels) - 1}") if micro.piece else mask)
         with f.when(f.let(f"icmp ne i64 {stop}, {end}", "c")):
             pairwise.keep(module, f, near_at, number, types, cells, width)
-            for cell in cells:
-                f.store(vec, "zeroinitializer", cell, width)
+            f.clear(vec, cells, width)
             f.store("i64", stop, place)
             f.do(f"br label %{block_label}")
             f.label(next_)

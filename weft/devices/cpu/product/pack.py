@@ -61,7 +61,6 @@ class Packer:
             with f.loop(body, "%kc") as k:
                 value = self.read(f, f.offset(src, f.mul(k, k_stride * self.size_in)), 0)
                 self.write(f, value, f.offset(dst, f.mul(k, self.size_out)), 0)
-        f.do("ret void")
 
     def fetch(self, f: Function, pointer: str) -> None:
         self.module.prefetch(f, pointer, near=False)
@@ -79,7 +78,6 @@ class Packer:
         else:
             with f.loop(0, "%kc") as k:
                 self._emit_strided(f, k, count, stride, k_stride, out_stride)
-        f.do("ret void")
 
     def _emit_strided(self, f: Function, k: str, count: int, stride: int, k_stride: int, out_stride: int) -> None:
         src = f.offset("%src", f.mul(k, k_stride * self.size_in))

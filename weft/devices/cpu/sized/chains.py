@@ -52,9 +52,7 @@ def panel(v: Vectors, name: str, *, rows: int, vectors: int, chains: int = 1, ma
         f.store("ptr", f.offset(b, "%b_k"), places[1])
 
     def block(first: str, count: str) -> None:
-        for row in cells:
-            for cell in (cell for chain in row for cell in chain):
-                f.store(vec, "zeroinitializer", cell, width)
+        f.clear(vec, [cell for row in cells for chain in row for cell in chain], width)
         f.store("ptr", f.offset("%a", f.mul(first, "%a_k")), places[0])
         f.store("ptr", f.offset("%b", f.mul(first, "%b_k")), places[1])
         turn = chains if chains > 1 else max(1, ADDITIONS_PER_TURN // (rows * vectors))
@@ -76,7 +74,6 @@ def panel(v: Vectors, name: str, *, rows: int, vectors: int, chains: int = 1, ma
 
     _sum_blocks(v, f, vec, [cell for row in results for cell in row], width, block)
     _store_panel(v, f, results)
-    f.do("ret void")
 
 
 def _store_panel(v: Vectors, f: Function, results: list[list[str]]) -> None:
@@ -132,9 +129,7 @@ def rows(v: Vectors, name: str, *, rows: int, chains: int, apart: bool, product:
                 f.store(vec, v.choose(f, mask, after, before, n) if mask else after, row[part], width)
 
     def block(first: str, count: str) -> None:
-        for row in cells:
-            for cell in row:
-                f.store(vec, "zeroinitializer", cell, width)
+        f.clear(vec, [cell for row in cells for cell in row], width)
         full_count = f.let(f"and i64 {count}, {-chains}")
         end = middle = f.add(first, full_count)
         if rows > 1 and not apart:
@@ -155,7 +150,6 @@ def rows(v: Vectors, name: str, *, rows: int, chains: int, apart: bool, product:
     _sum_blocks(v, f, v.scalar, results, v.size, block)
     for r, cell in enumerate(results):
         f.store(v.scalar, f.load(v.scalar, cell), f.offset("%c", f.mul("%c_row", r)), v.size)
-    f.do("ret void")
 
 
 def _sum_blocks(v: Vectors, f: Function, type_: str, cells: list[str], width: int, block: Callable[[str, str], None]) -> None:

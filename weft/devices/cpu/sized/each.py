@@ -70,7 +70,6 @@ def each_text(kernel: Kernel, isa: ISA, vectors: int = 1) -> str:
         emit_store(f, module, isa, stage.stores[0], Env(axes={0: "0"}, vector=0, lanes=lanes, pointers=at))
         with f.when(short):
             _copy(module, f, last, rooms[out.id], f.mul(left, out.dtype.bytes))
-    f.do("ret void")
     return module.text()
 
 

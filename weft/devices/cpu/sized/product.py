@@ -50,7 +50,6 @@ def product_text(dtype: Format, isa: ISA, orders: Orders, in_lanes: bool) -> str
         for function, lanes in functions.items():
             with f.when(f.let(f"icmp eq i64 {word['lanes']}, {lanes}", "c")):
                 f.do(f"call void @{function}(ptr {a}, ptr {b}, ptr {c}, {rest}, i64 {block}, ptr {scratch})")
-    f.do("ret void")
     return module.text()
 
 
@@ -95,7 +94,6 @@ def _emit_matrix(v: Vectors, heights: list[int]) -> None:
             f.do(f"call void @tiles{VECTORS}({arguments})")
         with f.otherwise():
             f.do(f"call void @tiles1({arguments})")
-    f.do("ret void")
 
 
 def _emit_tiles(v: Vectors, vectors: int, heights: list[int]) -> None:
@@ -115,7 +113,6 @@ def _emit_tiles(v: Vectors, vectors: int, heights: list[int]) -> None:
                 "i64 %block)"
             )
         done = end
-    f.do("ret void")
 
 
 def _emit_pack(v: Vectors) -> None:
@@ -149,7 +146,6 @@ def _emit_pack(v: Vectors) -> None:
             f.store(v.scalar, one, f.offset(target, f.mul(k, line)), v.size)
     with f.loop(0, "%k") as k, f.loop("%live", "%width") as j:
         f.store(v.scalar, "0.0", f.offset("%to", f.add(f.mul(k, line), f.mul(j, v.size))), v.size)
-    f.do("ret void")
 
 
 def _emit_copy(v: Vectors) -> None:
@@ -215,7 +211,6 @@ def _emit_vector(v: Vectors) -> None:
             along("along.last", i)
     with f.otherwise(), f.loop(0, count) as i:
         along("along.apart", i)
-    f.do("ret void")
 
 
 def _emit_dot(v: Vectors) -> None:
@@ -223,4 +218,3 @@ def _emit_dot(v: Vectors) -> None:
     x = f.let("call ptr @copied(ptr %a, i64 %a_k, i64 %k, ptr %scratch)")
     y = f.let(f"call ptr @copied(ptr %b, i64 %b_k, i64 %k, ptr {f.element('%scratch', v.scalar, '%k')})")
     f.do(f"call void @chains(ptr {x}, ptr {y}, ptr %c, i64 %k, i64 0, i64 {v.size}, i64 0, i64 %block)")
-    f.do("ret void")

@@ -72,5 +72,4 @@ def sum_text(dtype: Format, isa: ISA, orders: Orders) -> str:
                     row("plain4", j)
                 with f.loop(four, inner) as j:
                     row("plain1", j)
-    f.do("ret void")
     return module.text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
-from weft.devices.cpu.emit.types import llvm_type, mangle
+from weft.devices.cpu.emit.types import llvm_type
 from weft.dtypes.formats import Format
 
 
@@ -24,12 +24,7 @@ class Vectors:
 
     def fma(self, f: Function, x: str, y: str, z: str, n: int) -> str:
         """Emit x * y + z as the products compiled for one shape do."""
-        vec = self.type(n)
-        if not self.isa.fma:
-            return self.add(f, f.let(f"fmul {vec} {x}, {y}"), z, n)
-        name = f"llvm.fma.{mangle(self.scalar, n)}"
-        self.m.declare(name, f"declare {vec} @{name}({vec}, {vec}, {vec})")
-        return f.let(f"call {vec} @{name}({vec} {x}, {vec} {y}, {vec} {z})")
+        return self.m.fma(f, self.scalar, n, x, y, z, self.isa.fma)
 
     def splat(self, f: Function, at: str, n: int) -> str:
         """Load the number at an address into all lanes."""
@@ -43,12 +38,7 @@ class Vectors:
 
     def load(self, f: Function, at: str, n: int, mask: str | None = None) -> str:
         """Load neighbours, at most one register; lanes outside the mask are 0, and their memory is not read."""
-        vec = self.type(n)
-        if mask is None:
-            return f.load(vec, at, self.size)
-        name = f"llvm.masked.load.{mangle(self.scalar, n)}.p0"
-        self.m.declare(name, f"declare {vec} @{name}(ptr, <{n} x i1>, {vec})")
-        return f.let(f"call {vec} @{name}(ptr align {self.size} {at}, <{n} x i1> {mask}, {vec} zeroinitializer)")
+        return f.load(self.type(n), at, self.size) if mask is None else self.m.masked_load(f, self.scalar, n, at, self.size, mask)
 
     def gather(self, f: Function, at: str, step: str, n: int, mask: str | None = None) -> str:
         """Load elements ``step`` bytes apart; lanes outside the mask are 0, and their memory is not read."""
@@ -62,9 +52,7 @@ class Vectors:
         places = "poison"
         for lane in range(n):
             places = f.let(f"insertelement <{n} x ptr> {places}, ptr {f.offset(at, f.mul(step, lane))}, i32 {lane}")
-        name = f"llvm.masked.gather.{mangle(self.scalar, n)}.v{n}p0"
-        self.m.declare(name, f"declare {vec} @{name}(<{n} x ptr>, <{n} x i1>, {vec})")
-        return f.let(f"call {vec} @{name}(<{n} x ptr> align {self.size} {places}, <{n} x i1> {mask}, {vec} zeroinitializer)")
+        return self.m.masked_load(f, self.scalar, n, places, self.size, mask, gather=True)
 
     def choose(self, f: Function, mask: str, x: str, y: str, n: int) -> str:
         return f.let(f"select <{n} x i1> {mask}, {self.type(n)} {x}, {self.type(n)} {y}")

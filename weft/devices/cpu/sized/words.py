@@ -29,5 +29,4 @@ def words_text(isa: ISA) -> str:
         with f.when(short):
             with f.loop(0, left) as k:
                 f.store("i32", f.load("i32", f.element(room, "i32", k), 4), f.element(place, "i32", k), 4)
-    f.do("ret void")
     return module.text()
