@@ -11,7 +11,7 @@ from weft.functions.creation.fill import asarray, ones, zeros
 from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import sqrt, stop_gradient
 from weft.functions.statistics.pad import pad
-from weft.nn.module import Module, describe_variants
+from weft.nn.module import Module, derive_variants
 from weft.nn.size_arguments import IMAGE_LAYOUTS, check_can_infer, extents, whole
 from weft.process.docstrings import complete_docs
 
@@ -238,7 +238,8 @@ class _ChannelNorm(Module):
     """Base class: a weight and a bias for each channel, created by the first batch if the number of channels was left out."""
 
     width = "num_features"  # the argument that may be left out
-    ranks: tuple[int, ...] = (4,)  # of the arrays that the layer accepts; () for any above 1
+    spatial = 2
+    ranks: tuple[int, ...] | None = None  # of the arrays that the layer accepts; None for those of images, () for any above 1
 
     def _start(self, channels: int | None, eps: float, affine: bool) -> None:
         self.eps, self.affine = eps, affine
@@ -256,13 +257,14 @@ class _ChannelNorm(Module):
 
     def _check(self, x: Array) -> None:
         """Raise if ``x`` does not fit; create the parameters if their size was left out."""
-        has_rank = x.ndim in self.ranks if self.ranks else x.ndim > 1
+        ranks = (self.spatial + 2,) if self.ranks is None else self.ranks
+        has_rank = x.ndim in ranks if ranks else x.ndim > 1
         if has_rank and getattr(self, self.width) is None:
             check_can_infer(self, self.width)
             self._make(x.shape[1])
         channels = getattr(self, self.width)
         if not has_rank or x.shape[1] != channels:
-            layout = " or ".join("(N, C)" if r == 2 else IMAGE_LAYOUTS[r - 2] for r in self.ranks) or "(N, C, ...)"
+            layout = " or ".join("(N, C)" if r == 2 else IMAGE_LAYOUTS[r - 2] for r in ranks) or "(N, C, ...)"
             count = "" if channels is None else f" with C = {channels}"
             raise ShapeError(f"{type(self).__name__}: x must be {layout}{count}, not {x.shape}")
 
@@ -337,10 +339,6 @@ class BatchNorm1d(BatchNorm2d):
     """
 
     ranks = (2, 3)
-
-
-class BatchNorm3d(BatchNorm2d):
-    ranks = (5,)
 
 
 class LayerNorm(Module):
@@ -466,14 +464,6 @@ class InstanceNorm2d(_ChannelNorm):
         return instance_norm(x, self.weight, self.bias, self.eps)
 
 
-class InstanceNorm1d(InstanceNorm2d):
-    ranks = (3,)
-
-
-class InstanceNorm3d(InstanceNorm2d):
-    ranks = (5,)
-
-
 class LocalResponseNorm(Module):
     """Apply :func:`weft.nn.local_response_norm`.
 
@@ -498,7 +488,7 @@ def _as_shape(layer: str, shape: Any) -> tuple[int, ...]:
 
 
 complete_docs(BatchNorm2d, BatchNorm1d, GroupNorm, InstanceNorm2d)
-describe_variants(BatchNorm2d, BatchNorm3d, example="(2)(wf.ones((1, 2, {4})))", shape="(1, 2, {4})")
-describe_variants(InstanceNorm2d, InstanceNorm1d, InstanceNorm3d, example="(2)(wf.ones((1, 2, {4})))", shape="(1, 2, {4})")
+_, BatchNorm3d = derive_variants(BatchNorm2d, "2", "(1, 2, {4})")
+InstanceNorm1d, InstanceNorm3d = derive_variants(InstanceNorm2d, "2", "(1, 2, {4})")
 complete_docs(LayerNorm, RMSNorm)
 complete_docs(local_response_norm, LocalResponseNorm)

@@ -353,11 +353,6 @@ class RMSpropGraves(Optimizer):
     rho : float in [0, 1), decay of mean and variance
     eps : float, added under the root
 
-    Raises
-    ------
-    ValueError
-        ``rho`` or ``momentum`` is outside [0, 1); else as :class:`Optimizer`.
-
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.RMSpropGraves(lr=0.1).update(p, {"w": wf.array([3.0, -7.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -641,7 +636,8 @@ class LAMB(Adam):
         return p - (lr * trust) * move, {"mean": m, "square": v}
 
 
-complete_docs(SGD, Adam, AdaGrad, RMSprop, RMSpropGraves, AdaDelta, SMORMS3)
+complete_docs(SGD, Adam, AdaGrad, RMSprop, AdaDelta, SMORMS3)
+complete_docs(RMSprop, RMSpropGraves)
 complete_docs(Adam, AdamW, AMSGrad, AdaMax, Nadam, AdaBelief, AdaBound, Eve)
 complete_docs(AdamW, Lion, LAMB)
 complete_docs(AdaBound, AMSBound)

@@ -21,6 +21,8 @@ like : array, optional
     Ignored: the result is always an Array.
 key : Array, optional
     The key to draw from, instead of the hidden state.
+hermitian : bool
+    Has no effect.
 order, subok
     Ignored: weft's arrays are stored in row-major order and have no subclasses.
 """

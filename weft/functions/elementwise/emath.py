@@ -17,7 +17,7 @@ from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, DEFAULT, FLOAT32
 from weft.dtypes.formats import floating as floating_form
 from weft.functions.elementwise import ufuncs
 from weft.functions.support.arguments import NUMBERS, cast, floating, looked, named, node, number
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_module
 
 __all__ = ["arccos", "arcsin", "arctanh", "log", "log10", "log2", "logn", "power", "sqrt"]
 
@@ -69,9 +69,6 @@ def _extend(name: str, outside: Callable[[np.ndarray], Any], summary: str, examp
     TraceError
         Inside a traced function, because the dtype depends on the values.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.emath.{name}({example}).tolist()
     {output}
     """
@@ -135,4 +132,4 @@ def _ignore_complex(x: np.ndarray) -> np.ndarray:
     return np.zeros(()) if x.dtype.kind == "c" else x
 
 
-complete_docs(sqrt, logn, power)
+complete_module(globals(), (sqrt, logn, power))

@@ -382,10 +382,6 @@ def inv(a: Any) -> Array:
     ----------
     a : (..., M, M)
 
-    Returns
-    -------
-    Array of the shape of ``a``
-
     Raises
     ------
     LinAlgError, DTypeError
@@ -614,10 +610,6 @@ def cholesky(a: Any, *, upper: bool = False) -> Array:
     upper : bool
         Return the conjugate transposes of L.
 
-    Returns
-    -------
-    Array of the shape of ``a``
-
     Raises
     ------
     LinAlgError, DTypeError
@@ -678,8 +670,6 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
         Make U and Vh square (not differentiable unless M is N); else they have K = min(M, N) vectors.
     compute_uv : bool
         False: return the singular values alone, as :func:`svdvals`.
-    hermitian : bool
-        Has no effect.
 
     Returns
     -------
@@ -820,8 +810,6 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     tol, rtol : number or (...) array, optional
         Values up to ``tol``, or up to ``rtol`` times the largest, are negligible. By default ``rtol`` is max(M, N) times the
         machine epsilon of the dtype.
-    hermitian : bool
-        Has no effect.
 
     Returns
     -------
@@ -892,6 +880,6 @@ def cond(x: Any, p: Any = None) -> Array:
 
 
 complete_module(
-    globals(), (vector_norm, matrix_norm, norm), (diagonal, trace), (inv, det), (det, slogdet, expm), (svd, svdvals,
-    matrix_rank), (eigh, eigvalsh), (eig, eigvals),
+    globals(), (vector_norm, matrix_norm, norm), (diagonal, trace), (matrix_power, inv, cholesky), (inv, det), (det, slogdet,
+    expm), (svd, svdvals, matrix_rank), (eigh, eigvalsh), (eig, eigvals),
 )

@@ -449,9 +449,6 @@ def _define(name: str, summary: str, text: str, formula: Formula | None = None, 
         ``size`` does not fit the parameters; ``dtype`` is not a float dtype or ``key`` is not a key; a parameter is out of
         range.{trace}
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.random.{name}({example}{shape if example else shape[2:]}).shape
     {shows}
     """

@@ -287,11 +287,6 @@ def key(seed: int, /) -> Array:
     -------
     () Array of uint64
 
-    Raises
-    ------
-    DTypeError, ValueError
-        ``seed`` is not an integer; it is negative.
-
     >>> wf.random.key(1).dtype
     dtype('uint64')
     """
@@ -507,4 +502,4 @@ def _find_neighbours(size: Node, wide: Format, form: Format) -> tuple[Node, Node
     return low, high, cast(op("where", op("isfinite", part), part, number(0.0, wide)), UINT32)
 
 
-complete_module(globals())
+complete_module(globals(), (seed, key))

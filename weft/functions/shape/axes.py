@@ -108,10 +108,6 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     copy : bool, optional
         True: always copy. False: never copy.
 
-    Returns
-    -------
-    Array of that shape
-
     Raises
     ------
     ShapeError, ValueError
@@ -413,10 +409,6 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
         The number of quarter turns; negative ones turn the other way.
     axes : (int, int)
 
-    Returns
-    -------
-    Array, a view
-
     Raises
     ------
     AxisError, ShapeError
@@ -668,11 +660,6 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
     -------
     tuple of Array, with one dimension fewer
 
-    Raises
-    ------
-    AxisError
-        The axis does not exist.
-
     >>> [p.tolist() for p in wf.unstack(wf.array([[1, 2], [3, 4]]), axis=1)]
     [[1, 3], [2, 4]]
     """
@@ -904,9 +891,9 @@ def atleast_3d(*arrays: Any) -> Any:
 
 
 complete_module(
-    globals(), (broadcast_shapes, broadcast_arrays), (expand_dims, squeeze), (transpose, permute_dims, matrix_transpose, swapaxes,
-    moveaxis, rollaxis), (flip, flipud, fliplr), (concat, stack, vstack), (vstack, hstack, column_stack, dstack), (split,
-    array_split, hsplit, vsplit, dsplit), (atleast_1d, atleast_2d, atleast_3d),
+    globals(), (broadcast_shapes, broadcast_arrays), (broadcast_to, reshape), (expand_dims, squeeze), (transpose, permute_dims,
+    matrix_transpose, swapaxes, moveaxis, rollaxis, rot90), (flip, flipud, fliplr, unstack), (concat, stack, vstack), (vstack,
+    hstack, column_stack, dstack), (split, array_split, hsplit, vsplit, dsplit), (atleast_1d, atleast_2d, atleast_3d),
 )
 concatenate = arguments.alias(concat, "concatenate")
 row_stack = arguments.alias(vstack, "row_stack")  # copies the completed docstring
