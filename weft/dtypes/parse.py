@@ -89,7 +89,8 @@ def to_tuple(value: Any) -> tuple[Any, ...]:
 def read_integers(value: Any, what: str) -> tuple[int, ...]:
     """Return an integer, or several as in :func:`to_tuple`; ``what`` names the argument in the error."""
     try:
-        return tuple(map(operator.index, to_tuple(value)))
+        items = to_tuple(value)
+        return tuple([operator.index(x if type(x) is not bool else None) for x in items])  # type: ignore[arg-type]
     except TraceError:
         raise
     except TypeError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
+from weft.errors import short
 from weft.functions import random
 from weft.functions.creation.fill import asarray
 from weft.functions.indexing.where import where
@@ -61,6 +62,8 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
+        if isinstance(p, str) or not hasattr(type(p), "__float__"):
+            raise TypeError(f"{type(self).__name__}: p must be a number between 0 and 1, not {short(p)}")
         if not 0.0 <= p <= 1.0:
             raise ValueError(f"{type(self).__name__}: p must lie between 0 and 1, not {p}")
         self.p = p

@@ -19,7 +19,7 @@ from weft.functions.indexing.where import where
 from weft.functions.support.arguments import norm_root, powers
 from weft.graph.primitives import TABLE
 from weft.nn.module import Module, derive_variants, describe_variants
-from weft.nn.size_arguments import each, extents, images, whole
+from weft.nn.size_arguments import MAX_EXTENT, each, extents, images, whole
 from weft.process.docstrings import complete_docs
 
 Ints = tuple[int, ...]
@@ -101,6 +101,8 @@ def lp_pool(
 ) -> Array:
     """Compute :func:`lp_pool2d` over ``spatial`` dimensions."""
     x, name = asarray(x), f"lp_pool{spatial}d"
+    if isinstance(norm_type, str) or not hasattr(type(norm_type), "__float__"):
+        raise TypeError(f"{name}: norm_type must be a number of at least 1, not {short(norm_type)}")
     if not norm_type >= 1:
         raise ValueError(f"{name}: norm_type must be at least 1, not {norm_type}")
     placement = _place_windows(name, spatial, x, kernel_size, stride, padding, ceil_mode)
@@ -233,6 +235,8 @@ def _output_sizes(name: str, spatial: int, x: Array, output_size: Any) -> tuple[
     extents = tuple(n if o is None else whole(o) or 0 for o, n in zip(sizes, x.shape[2:], strict=True))
     if min(extents) < 1:
         raise ShapeError(f"{name}: output_size {output_size!r} must hold positive ints")
+    if max(extents) > MAX_EXTENT:
+        raise ShapeError(f"{name}: output_size {output_size!r} must be at most {MAX_EXTENT:,}")
     return extents
 
 

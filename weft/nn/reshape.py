@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from weft.array import Array
-from weft.errors import AxisError, ShapeError
+from weft.errors import AxisError, ShapeError, short
 from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
 from weft.nn.size_arguments import whole
@@ -35,6 +35,8 @@ def flatten(x: Any, start_dim: int = 1, end_dim: int = -1) -> Array:
     """
     x = asarray(x)
     for name, dim in (("start_dim", start_dim), ("end_dim", end_dim)):
+        if whole(dim) is None:
+            raise TypeError(f"flatten: {name} must be an int, not {short(dim)}")
         if not -x.ndim <= dim < x.ndim:
             raise AxisError(f"flatten: {name}={dim}, but x has shape {x.shape}")
     start, end = start_dim % x.ndim, end_dim % x.ndim

@@ -11,6 +11,9 @@ from weft.runtime.context import CONTEXT
 IMAGE_LAYOUTS = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 
 
+MAX_EXTENT = 1 << 40  # no machine holds an array of such an extent; larger ints overflow in NumPy and LLVM
+
+
 def whole(value: Any) -> int | None:
     """Return ``value`` as an int, or None if it is not an integer; NumPy integers are, bools are not."""
     if isinstance(value, bool):
@@ -30,6 +33,8 @@ def each(value: Any, count: int, name: str, least: int = 0) -> tuple[int, ...]:
         raise ShapeError(f"{name} must be an int or {many}, not {short(value)}")
     if min(ints) < least:
         raise ShapeError(f"{name} must be at least {least}, not {short(value)}")
+    if max(ints) > MAX_EXTENT:
+        raise ShapeError(f"{name} must be at most {MAX_EXTENT:,}, not {short(value)}")
     return ints
 
 
@@ -40,6 +45,8 @@ def extents(layer: str, **named: Any) -> tuple[int, ...]:
         n = whole(value)
         if n is None or n < 1:
             raise ShapeError(f"{layer}: {name} must be a positive int, not {short(value)}")
+        if n > MAX_EXTENT:
+            raise ShapeError(f"{layer}: {name} must be at most {MAX_EXTENT:,}, not {short(value)}")
         widths.append(n)
     return tuple(widths)
 

@@ -15,12 +15,12 @@ from weft.array.convert import as_node
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import BOOL, INT64, promote, weak
 from weft.eager.materialise import proven
-from weft.errors import DTypeError, ShapeError, TraceError
+from weft.errors import DTypeError, ShapeError, TraceError, short
 from weft.graph.loops import UNBOUNDED, Body, item, loop
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.call import call
 from weft.graph.primitives.shape import IOTA
-from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf, is_placeholder
+from weft.graph.primitives.table import CONSTANT, TABLE, bind, check_addressable, constant, input_leaf, is_placeholder
 from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES
 from weft.transforms.rebinding import Rebinding
@@ -198,6 +198,8 @@ def run_loop(
         starts = [*starts, *fresh]
         state += step.written
     outs, state_results = step.outputs, step.state
+    for node in outs:
+        check_addressable(names.loop, (steps, *node.shape), node.dtype)
     _check_carry(carries, after, [names.name(key) for key in names.starts], names.loop, 2 * until)
     if steps == 0:
         zero = [bind(TABLE["broadcast_to"], constant(0, n.dtype), shape=(0, *n.shape)) for n in outs]
@@ -247,7 +249,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     """
     lower, upper = resolve_scalar_indices(lower), resolve_scalar_indices(upper)
     for name, bound in (("lower", lower), ("upper", upper)):
-        if not isinstance(bound, int):
+        if not isinstance(bound, int) or isinstance(bound, bool):
             raise TypeError(f"fori_loop: {name} is {bound!r} ({type(bound).__name__}), but must be a Python int")
 
     def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
@@ -372,6 +374,8 @@ def _count_steps(rows: Sequence[Node], length: int | None) -> int:
     for k, node in enumerate(rows):
         if not node.shape:
             raise ShapeError(f"scan: xs, leaf {k}, is one number ({node.dtype.name}): it has no axis to loop over")
+    if length is not None and (isinstance(length, bool) or not hasattr(type(length), "__index__")):
+        raise TypeError(f"scan: length must be an int, not {short(length)}")
     extents = sorted({n.shape[0] for n in rows})
     if len(extents) > 1:
         raise ShapeError(f"scan: the first extents of xs differ: {extents}")

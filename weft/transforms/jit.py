@@ -14,7 +14,7 @@ from typing import Any
 from weft.array import Array
 from weft.devices.base import Run
 from weft.eager.materialise import materialise
-from weft.errors import warn
+from weft.errors import short, warn
 from weft.graph.primitives.table import SCALAR
 from weft.process.bounded_cache import BoundedCache
 from weft.runtime import execute
@@ -271,7 +271,7 @@ def jit(
     Raises
     ------
     TypeError
-        ``f`` is not a function.
+        ``f`` is not a function, or ``static_argnums`` are no integers.
     ValueError
         When called: the function writes a NumPy array that is read-only, or that shares memory with another argument.
     TraceError
@@ -287,8 +287,10 @@ def jit(
     >>> norm(wf.array([3.0, 4.0]))
     float32(5.0)
     """
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    numbers = tuple(static_argnums) if hasattr(static_argnums, "__iter__") else (static_argnums,)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    if not all([type(n) is not bool and hasattr(type(n), "__index__") for n in numbers]):
+        raise TypeError(f"jit: static_argnums must be an int or a sequence of ints, not {short(static_argnums)}")
     if f is None:
         return lambda g: Jitted(g, numbers, names)
     if not callable(f):

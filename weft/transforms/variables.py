@@ -17,7 +17,7 @@ from weft.array.convert import as_node, cast
 from weft.array.numpy_methods import lies
 from weft.dtypes.api import is_inexact
 from weft.dtypes.formats import COMPLEX, DEFAULT, INEXACT
-from weft.errors import DTypeError, ShapeError, TraceError
+from weft.errors import DTypeError, ShapeError, TraceError, short
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import full
 from weft.graph.primitives.table import TABLE, bind
@@ -293,7 +293,9 @@ def _find_alias(
 
 
 def argument_numbers(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    numbers = tuple(argnums) if hasattr(argnums, "__iter__") else (argnums,)
+    if not all([type(n) is not bool and hasattr(type(n), "__index__") for n in numbers]):
+        raise TypeError(f"grad of {name}: argnums must be an int or a sequence of ints, not {short(argnums)}")
     for n in numbers:
         if not -count <= n < count:
             raise ValueError(f"grad of {name}: argnums {argnums}, but the function was called with {count} positional arguments")

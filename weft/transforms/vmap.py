@@ -181,6 +181,8 @@ def _refuse_aliases(mapped: list[_Mapped], changed: list[_Mapped], trace: VmapTr
 
 def _axes_of_leaves(axes: Any, tree: Any, leaves: list[Any], what: str) -> list[Any]:
     """Return one axis per leaf of ``tree``. ``axes``: one axis for all leaves, or a tree whose leaves may stand for branches"""
+    if isinstance(axes, bool):
+        raise TypeError(f"{what}: the axis must be an int or None, not {axes}")
     if axes is None or isinstance(axes, int):
         return [axes] * len(leaves)
     if isinstance(tree, dict) and isinstance(axes, dict):

@@ -230,7 +230,7 @@ def flag(value: Any, function: str, argument: str = "keepdims") -> bool:
 def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "axis") -> int:
     """Return an axis as a number from 0 to ``ndim - 1``."""
     try:
-        number = operator.index(axis)
+        number = operator.index(axis if type(axis) is not bool else None)  # type: ignore[arg-type]
     except TraceError:
         raise
     except TypeError:
