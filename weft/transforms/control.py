@@ -299,7 +299,7 @@ def while_loop(
     ...     far = lambda r: abs(r * r - x) > 1e-4
     ...     return wf.while_loop(far, lambda r: 0.5 * (r + x / r), x, max_steps=50)
     >>> root(wf.array(2.0)).round(3), wf.grad(root)(wf.array(2.0)).round(3)
-    (Scalar(1.414, dtype=float32), Scalar(0.354, dtype=float32))
+    (float32(1.414), float32(0.354))
     """
     if max_steps is None:
         length = UNBOUNDED
