@@ -7,7 +7,10 @@ compiles them.
 from weft.graph import source_lines
 from weft.optim import schedules
 from weft.optim.clipping import clip_by_norm, clip_by_value, global_norm
+from weft.optim.least_squares import GaussNewton, LevenbergMarquardt
+from weft.optim.minimize import MinimizeResult, minimize
 from weft.optim.optimizer import Optimizer
+from weft.optim.quasi_newton import BFGS, LBFGS
 from weft.optim.sam import SAM
 from weft.optim.santa import SantaE, SantaSSS
 from weft.optim.update_rules import (
@@ -33,7 +36,8 @@ from weft.optim.update_rules import (
 source_lines.part(__file__, "update")
 
 __all__ = [
-    "AMSBound", "AMSGrad", "AdaBelief", "AdaBound", "AdaDelta", "AdaGrad", "AdaMax", "Adam", "AdamW", "Eve", "LAMB", "Lion",
-    "Nadam", "Optimizer", "RMSprop", "RMSpropGraves", "SAM", "SGD", "SMORMS3", "SantaE", "SantaSSS", "clip_by_norm",
-    "clip_by_value", "global_norm", "schedules",
+    "AMSBound", "AMSGrad", "AdaBelief", "AdaBound", "AdaDelta", "AdaGrad", "AdaMax", "Adam", "AdamW", "BFGS", "Eve",
+    "GaussNewton", "LAMB", "LBFGS", "LevenbergMarquardt", "Lion", "MinimizeResult", "Nadam", "Optimizer", "RMSprop",
+    "RMSpropGraves", "SAM", "SGD", "SMORMS3", "SantaE", "SantaSSS", "clip_by_norm", "clip_by_value", "global_norm",
+    "minimize", "schedules",
 ]

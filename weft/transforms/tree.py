@@ -161,6 +161,12 @@ def flatten(tree: Any, modules: bool = True, ordered: bool = False) -> tuple[lis
                     optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace=space)
 
 
+def tree_paths(tree: Any) -> list[tuple[Any, ...]]:
+    """Return the path of each leaf of a tree: the keys, numbers and names of attributes that lead to it."""
+    flatten(tree)  # registers the classes of the tree
+    return _optree().tree_paths(tree, namespace="weft")
+
+
 def unflatten(structure: Any, leaves: list[Any]) -> Any:
     """Rebuild the tree that :func:`flatten` or :func:`flatten_results` flattened, with other leaves."""
     return structure.unflatten(leaves)
