@@ -46,6 +46,12 @@ def residuals_and_jacobian(objective: Objective, x: Array) -> tuple[Array, Array
     return r, jacobian
 
 
+def _solve(matrix: Array, goal: Array) -> Array:
+    """Return the least squares solution; of a matrix that is not finite 0, where LAPACK would raise."""
+    is_finite = every(isfinite(matrix)) & every(isfinite(goal))
+    return lstsq(where(is_finite, matrix, 0.0), where(is_finite, goal, 0.0)).x
+
+
 def _angle(r: Array, jacobian: Array) -> Array:
     """Return the largest cosine between the residuals and a column of the Jacobian, which is 0 at a minimum."""
     sizes = sqrt(total(jacobian * jacobian, axis=0) * (r @ r))
@@ -105,7 +111,7 @@ class GaussNewton(Descent):
         Bates and Watts, Technometrics 23, 1981).
         """
         r, jacobian = residuals_and_jacobian(objective, state.x)
-        way = -lstsq(jacobian, r).x
+        way = -_solve(jacobian, r)
         fall = maximum(-(state.gradient @ way), 0.0)
         is_minimum = (fall <= objective.tol**2 * 2 * state.loss) | (state.loss == 0)
         is_open = (state.status == RUNNING) | (state.status == SMALL_GRADIENT)
@@ -173,7 +179,7 @@ class LevenbergMarquardt:
         def trial(s: tuple[Any, ...]) -> tuple[Any, ...]:
             damping, growth, _, _, count, _ = s
             rows = concatenate([jacobian, sqrt(damping) * scale[:, None] * eye(n, dtype=x.dtype)])
-            move = lstsq(rows, goal).x
+            move = _solve(rows, goal)
             there = objective.residuals(x + move)
             loss = 0.5 * (there @ there)
             expected = 0.5 * (move @ (damping * scale * scale * move - state.gradient))

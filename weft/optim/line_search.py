@@ -17,6 +17,7 @@ from weft.transforms.control import while_loop
 Function = Callable[[Array], tuple[Array, Array]]  # returns the loss and its gradient at a vector
 
 NOISE = 10  # rounding of a loss, in units of its last place, that a comparison of two losses allows for
+FLAT = 100  # a search that promises a fall of at most this many times the rounding is decided by slopes
 WIDEN = 4.0  # the largest factor by which the first stage lengthens an interval
 MARGIN = 0.1  # part of an interval, at each end, in which no trial is made
 
@@ -66,12 +67,13 @@ def strong_wolfe(
     """
     slope = gradient @ direction
     noise = NOISE * epsilon(x) * absolute(loss)
+    near = -first * slope <= FLAT * noise
 
     def body(s: _Search) -> _Search:
         a = s.trial
         value, there = function(x + a * direction)
         tilt = there @ direction
-        is_flat = (value <= loss + noise) & (tilt <= (2 * armijo - 1) * slope)
+        is_flat = near & (value <= loss + noise) & (tilt <= (2 * armijo - 1) * slope)
         sufficient = isfinite(value) & isfinite(tilt) & ((value <= loss + armijo * a * slope) | is_flat)
         is_high = ~sufficient | (value > s.low_loss + noise)
         is_good = ~is_high & (absolute(tilt) <= -curvature * slope)
@@ -96,7 +98,11 @@ def strong_wolfe(
         first, nothing, loss, slope, gradient, infinite, nothing, nothing, zeros((), dtype="int64"), zeros((), dtype="bool"),
     )
     end = while_loop(lambda s: ~s.done & (s.count < most), body, start)
-    return Point(x + end.low * direction, end.low_loss, end.low_gradient, end.count, end.low > 0)
+    found = (end.low > 0) & (near | (end.low_loss < loss))
+    return Point(
+        where(found, x + end.low * direction, x), where(found, end.low_loss, loss), where(found, end.low_gradient, gradient),
+        end.count, found,
+    )
 
 
 def projected_search(

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,7 +38,7 @@ from weft.process.interrupts import catch_interrupt
 from weft.transforms.control import while_loop
 from weft.transforms.grad import value_and_grad
 from weft.transforms.jit import jit
-from weft.transforms.tree import flatten, is_container, unflatten
+from weft.transforms.tree import flatten, is_container, tree_map, unflatten
 
 CALL_S = 0.05  # aim for the time of a native call of many steps: Ctrl-C and the display wait for its end
 SHOW_S = 0.05  # least time between two displays
@@ -180,7 +181,7 @@ def _drive(
         batch = batches.take()
         if batch is None:
             raise ValueError("minimize: data has no batch")
-        state = run.start(batch)
+        state = tree_map(array, run.start(batch))  # no two fields share memory, so that the next call is the only trace
         done, status = int(state.steps), int(state.status)
         while status == RUNNING and done < steps and not message:
             if batches.iterator is not None:
@@ -221,7 +222,7 @@ def _message(status: int, done: int, loss: float, dtype: str, steps: int) -> str
         SMALL_GRADIENT: f"the gradient is within tol after {done} steps",
         SMALL_CHANGE: f"the loss no longer changes in {dtype} after {done} steps",
         NO_LOWER_LOSS: f"the search of step {done} found no lower loss than {loss:.6g}",
-        NOT_FINITE: f"the loss is {loss} at step {done}",
+        NOT_FINITE: f"the {'gradient is not finite' if isfinite(loss) else f'loss is {loss}'} at step {done}",
     }[status]
 
 

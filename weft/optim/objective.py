@@ -17,6 +17,7 @@ from weft.functions.creation.fill import asarray, zeros
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import isfinite, maximum, minimum
 from weft.functions.indexing.where import where
+from weft.functions.reductions.folds import all as every
 from weft.functions.reductions.folds import max as largest
 from weft.functions.shape.broadcasting import broadcast_to
 from weft.functions.shape.join_split import concatenate
@@ -70,7 +71,7 @@ def first_state(objective: Objective, x: Array, loss: Array, gradient: Array, me
     """Return the state before the first step."""
     count = zeros((), dtype="int64")
     state = State(x, loss, gradient, x, loss, count, count + 1, count, memory)
-    return replace(state, status=where(isfinite(loss), stationary(objective, x, gradient), NOT_FINITE))
+    return replace(state, status=where(_is_finite(loss, gradient), stationary(objective, x, gradient), NOT_FINITE))
 
 
 def next_state(
@@ -80,8 +81,12 @@ def next_state(
     is_best = (loss < state.best_loss) | ~isfinite(state.best_loss)
     best_x, best_loss = where(is_best, x, state.best_x), where(is_best, loss, state.best_loss)
     steps, evaluations = state.steps + 1, state.evaluations + evaluations
-    status = where(isfinite(loss), status, NOT_FINITE)
+    status = where(_is_finite(loss, gradient), status, NOT_FINITE)
     return State(x, loss, gradient, best_x, best_loss, steps, evaluations, status, memory)
+
+
+def _is_finite(loss: Array, gradient: Array) -> Array:
+    return isfinite(loss) & every(isfinite(gradient))
 
 
 def stationary(objective: Objective, x: Array, gradient: Array) -> Array:
@@ -118,7 +123,7 @@ class Loss:
                 f"minimize: the loss has shape {node.shape}, but must be one number: take .sum() or .mean(), or a method of "
                 "least squares for residuals"
             )
-        if node.dtype.kind == "c":
+        if node.dtype in COMPLEX:
             raise DTypeError(f"minimize: the loss is {node.dtype.name}, but must be real: take wf.real(y) or wf.abs(y)")
         return wrap(node).reshape(())
 
@@ -170,7 +175,10 @@ class Variables:
 
     def fill(self, values: list[Array]) -> Any:
         """Return the tree with these arrays as its variables."""
-        arrays = [own(v.node) if w and isinstance(v, Scalar) else v for v, w in zip(values, self.is_writable, strict=True)]
+        arrays = []
+        for v, writable in zip(values, self.is_writable, strict=True):
+            fits = writable is not isinstance(v, Scalar) or v.shape
+            arrays.append(v if fits else own(v.node) if writable else wrap(v.node))
         new = [leaf if k is None else arrays[k] for leaf, k in zip(self.leaves, self.at, strict=True)]
         return unflatten(self.structure, new)
 

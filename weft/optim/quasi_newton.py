@@ -9,12 +9,12 @@ from weft.array import Array
 from weft.functions.creation.fill import ones, zeros
 from weft.functions.creation.matrices import eye
 from weft.functions.elementwise.ufuncs import abs as absolute
-from weft.functions.elementwise.ufuncs import maximum, minimum, sqrt
+from weft.functions.elementwise.ufuncs import logical_and, maximum, minimum, sqrt
 from weft.functions.indexing.where import where
 from weft.functions.linalg.products import outer
 from weft.functions.reductions.folds import max as largest
 from weft.functions.shape.join_split import concatenate
-from weft.optim.line_search import NOISE, projected_search, strong_wolfe
+from weft.optim.line_search import FLAT, NOISE, projected_search, strong_wolfe
 from weft.optim.objective import (
     NO_LOWER_LOSS,
     RUNNING,
@@ -28,7 +28,7 @@ from weft.optim.objective import (
 )
 from weft.transforms.control import scan
 
-NEAR = 1e-3  # a variable within this distance of a bound is held there if the gradient pushes it outside
+NEAR = 1e-3  # a variable within this distance of a bound goes there if the gradient pushes it outside
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,8 @@ class Descent:
         way = way if is_held is None else where(is_held, 0.0, way)
         is_descent = free @ way < 0  # false for NaN, and if rounding has spoiled the memory
         way = where(is_descent, way, -free)
+        if is_held is not None:
+            way = where(is_held, where(gradient > 0, objective.lower, objective.upper) - x, way)  # to the bound
         first = ones((), dtype=x.dtype)
         if not self.scales_itself:
             first = where(pairs > 0, first, minimum(1.0, 1 / sqrt(way @ way)))
@@ -96,17 +98,17 @@ class Descent:
             )
         step, change = point.x - x, point.gradient - gradient
         product, square = step @ change, change @ change
-        is_curved = (product > epsilon(x) * square) & point.found
+        is_curved = logical_and(point.found, product > epsilon(x) * square)
         after = self.remember(memory, step, change)
         empty = self.memory(x)
         new = {n: where(point.found, where(is_curved, after[n], memory[n]), empty[n]) for n in empty}
         new["pairs"] = where(point.found, pairs + is_curved, 0)
         size = maximum(absolute(state.loss), absolute(point.loss))
         is_still = point.found & (absolute(state.loss - point.loss) <= NOISE * epsilon(x) * size)
-        could_fall = -(free @ way) > 1e3 * epsilon(x) * absolute(state.loss)
+        could_fall = -(gradient @ way) > FLAT * NOISE * epsilon(x) * absolute(state.loss)
         failed = where((pairs > 0) & could_fall, RUNNING, where(could_fall, NO_LOWER_LOSS, SMALL_CHANGE))
         is_near = stationary(objective, point.x, point.gradient)
-        status = where(point.found, where((is_near == RUNNING) & is_still, SMALL_CHANGE, is_near), failed)
+        status = where(point.found, where(logical_and(is_near == RUNNING, is_still), SMALL_CHANGE, is_near), failed)
         return next_state(state, point.x, point.loss, point.gradient, point.evaluations, status, new)
 
 
