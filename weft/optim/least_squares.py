@@ -160,6 +160,7 @@ class LevenbergMarquardt:
         check_count("LevenbergMarquardt", "evaluations", self.evaluations)
 
     def start(self, objective: Objective, x: Array) -> State:
+        """Return the state before the first step."""
         r, jacobian = residuals_and_jacobian(objective, x)
         memory = {
             "residuals": r, "jacobian": jacobian, "scale": _scale(jacobian), "damping": full((), self.damping, dtype=x.dtype),

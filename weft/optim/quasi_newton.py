@@ -67,6 +67,7 @@ class Descent:
         return -gradient
 
     def start(self, objective: Objective, x: Array) -> State:
+        """Return the state before the first step."""
         loss, gradient = objective.value_and_grad(x)
         return first_state(objective, x, loss, gradient, self.memory(x) | {"pairs": zeros((), dtype="int64")})
 

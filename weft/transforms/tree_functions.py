@@ -90,8 +90,8 @@ def ravel(tree: Any) -> tuple[Array, Callable[[Any], Any]]:
     --------
     >>> import weft as wf
     >>> vector, unravel = wf.tree.ravel({"a": wf.ones((2, 2)), "b": 3.0})
-    >>> vector, unravel(2 * vector)["b"]
-    (array([1., 1., 1., 1., 3.], dtype=float32), Scalar(6.0, dtype=float32))
+    >>> vector, float(unravel(2 * vector)["b"])
+    (array([1., 1., 1., 1., 3.], dtype=float32), 6.0)
     """
     values, structure = trees.flatten(tree)
     for k, x in enumerate(values):
