@@ -2,8 +2,9 @@
 
     python benchmarks/minimize.py [--rows 256] [--hidden 8] [--steps 200] [--repeats 5]
 
-Set OPENBLAS_NUM_THREADS=1 if other programs use the cores: SciPy's BLAS then waits for its threads. All runs have the same data, start, number of steps and float64. The first run includes tracing and compiling; the table has the
-median of the others. Losses differ a little, since the line searches differ.
+All runs have the same data, start, number of steps and float64. The first run includes tracing and compiling; the table has the
+median of the others. Losses differ a little, since the line searches differ. Set OPENBLAS_NUM_THREADS=1 if other programs use the
+cores: SciPy's BLAS otherwise waits for its threads.
 """
 
 from __future__ import annotations

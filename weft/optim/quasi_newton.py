@@ -46,6 +46,7 @@ class Descent:
     has_bounds: ClassVar[bool] = True
     wants_residuals: ClassVar[bool] = False
     scales_itself: ClassVar[bool] = False  # whether a step of length 1 is a good guess from the first step on
+    expects_fall: ClassVar[bool] = False  # whether the first trial assumes that the loss falls as in the step before
     default_tol: ClassVar[float | None] = 1e-5  # None: the root of the dtype's epsilon
 
     def __post_init__(self) -> None:
@@ -69,7 +70,8 @@ class Descent:
     def start(self, objective: Objective, x: Array) -> State:
         """Return the state before the first step."""
         loss, gradient = objective.value_and_grad(x)
-        return first_state(objective, x, loss, gradient, self.memory(x) | {"pairs": zeros((), dtype="int64")})
+        memory = self.memory(x) | {"pairs": zeros((), dtype="int64"), "fall": zeros((), dtype=x.dtype)}
+        return first_state(objective, x, loss, gradient, memory)
 
     def step(self, objective: Objective, state: State) -> State:
         """Return the state after one step.
@@ -88,7 +90,8 @@ class Descent:
             way = where(is_held, where(gradient > 0, objective.lower, objective.upper) - x, way)  # to the bound
         first = ones((), dtype=x.dtype)
         if not self.scales_itself:
-            first = where(pairs > 0, first, minimum(1.0, 1 / sqrt(way @ way)))
+            guess = minimum(1.0, -2.02 * memory["fall"] / (gradient @ way)) if self.expects_fall else first
+            first = where(pairs > 0, where(guess > 0, guess, first), minimum(1.0, 1 / sqrt(way @ way)))
         if objective.lower is None:
             point = strong_wolfe(
                 objective.value_and_grad, x, state.loss, gradient, way, first, self.armijo, self.curvature, self.evaluations
@@ -104,6 +107,7 @@ class Descent:
         empty = self.memory(x)
         new = {n: where(point.found, where(is_curved, after[n], memory[n]), empty[n]) for n in empty}
         new["pairs"] = where(point.found, pairs + is_curved, 0)
+        new["fall"] = state.loss - point.loss
         size = maximum(absolute(state.loss), absolute(point.loss))
         is_still = point.found & (absolute(state.loss - point.loss) <= NOISE * epsilon(x) * size)
         could_fall = -(gradient @ way) > FLAT * NOISE * epsilon(x) * absolute(state.loss)
@@ -131,7 +135,7 @@ class BFGS(Descent):
 
     References
     ----------
-    J. Nocedal and S. Wright, Numerical optimization, 2nd edition, 2006, algorithm 6.1, with the first estimate of equation 6.20.
+    J. Nocedal and S. Wright, Numerical optimization, 2nd edition, 2006, algorithm 6.1.
 
     Examples
     --------
@@ -141,16 +145,18 @@ class BFGS(Descent):
     array([3., 3.], dtype=float64)
     """
 
+    expects_fall = True  # Nocedal and Wright, equation 3.60
+
     def memory(self, x: Array) -> dict[str, Array]:
-        return {"inverse": eye(x.size, dtype=x.dtype), "scaled": zeros((), dtype="bool")}
+        return {"inverse": eye(x.size, dtype=x.dtype)}
 
     def remember(self, memory: dict[str, Array], step: Array, change: Array) -> dict[str, Array]:
         product = step @ change
-        h = where(memory["scaled"], 1.0, product / (change @ change)) * memory["inverse"]
+        h = memory["inverse"]  # starts as the identity: scaled as in equation 6.20, losses of nets fall more slowly
         moved = h @ change
         cross = outer(step, moved)
         h = h - (cross + cross.mT) / product + ((1 + (change @ moved) / product) / product) * outer(step, step)
-        return {"inverse": h, "scaled": memory["scaled"] | True}
+        return {"inverse": h}
 
     def direction(self, memory: dict[str, Array], gradient: Array) -> Array:
         return -(memory["inverse"] @ gradient)
