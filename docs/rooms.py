@@ -58,6 +58,10 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.ode.adjoint": "Gradients by the adjoint equation",
     "weft.optim.optimizer": "The base class",
     "weft.optim.update_rules": "Optimizers",
+    "weft.optim.minimize": "Minimize",
+    "weft.optim.quasi_newton": "Quasi-Newton methods",
+    "weft.optim.least_squares": "Least squares",
+    "weft.transforms.tree_functions": "Trees as a module",
 }
 _OWN = (
     "weft.e", "weft.euler_gamma", "weft.inf", "weft.nan", "weft.newaxis", "weft.pi", "weft.__version__",

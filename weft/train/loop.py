@@ -7,11 +7,9 @@ Ctrl-C ends the run after the current step, the second one immediately.
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from math import isfinite
@@ -23,6 +21,7 @@ import numpy as np
 from weft.errors import DataError, warn
 from weft.nn.module import Module
 from weft.optim import Optimizer
+from weft.process.interrupts import catch_interrupt
 from weft.train import checkpoint
 from weft.train.batches import Arrays, Feed
 from weft.train.callbacks import BestWeights
@@ -319,27 +318,3 @@ class UpdateRunner:
             self.since = time.thread_time()  # CPU time: waiting for other programs does not count
         elif self.seen == 2 * WATCHED and remaining >= LEFT and time.thread_time() - self.since < WATCHED * SHORT:
             self.count = MANY
-
-
-@contextmanager
-def catch_interrupt() -> Iterator[SimpleNamespace]:
-    """Context manager: Ctrl-C sets ``to_stop``, a second one raises KeyboardInterrupt.
-
-    It acts only in the main thread, and only if Python's default handler is installed; a program's own handler stays.
-    """
-    interrupt = SimpleNamespace(to_stop=False)
-    is_main_thread = threading.current_thread() is threading.main_thread()
-    if not is_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield interrupt
-        return
-
-    def note(number: int, frame: Any) -> None:
-        if interrupt.to_stop:
-            raise KeyboardInterrupt
-        interrupt.to_stop = True
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield interrupt
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)

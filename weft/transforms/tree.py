@@ -199,6 +199,12 @@ def flatten(
                 optree.register_pytree_node(cls, _flatten_attributes, _unflatten_attributes, namespace=_CALLS)
 
 
+def tree_paths(tree: Any) -> list[tuple[Any, ...]]:
+    """Return the path of each leaf of a tree: the keys, numbers and names of attributes that lead to it."""
+    flatten(tree)  # registers the classes of the tree
+    return _optree().tree_paths(tree, namespace="weft")
+
+
 def unflatten(structure: Any, leaves: list[Any]) -> Any:
     """Rebuild the tree that :func:`flatten` or :func:`flatten_results` flattened, with other leaves."""
     return structure.unflatten(leaves)
