@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.array import Array
-from weft.functions.creation.fill import full, zeros
-from weft.functions.creation.matrices import eye
+from weft.functions.creation.fill import eye, full, zeros
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import isfinite, maximum, sqrt
 from weft.functions.indexing.where import where
-from weft.functions.linalg.solvers import lstsq
+from weft.functions.linalg.decompositions import lstsq
 from weft.functions.reductions.folds import all as every
 from weft.functions.reductions.folds import max as largest
 from weft.functions.reductions.folds import sum as total
-from weft.functions.shape.join_split import concatenate
+from weft.functions.shape.axes import concatenate
 from weft.optim.line_search import NOISE
 from weft.optim.objective import (
     NO_LOWER_LOSS,

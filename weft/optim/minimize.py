@@ -18,7 +18,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import short, warn
 from weft.functions.creation.fill import array, asarray
-from weft.optim import santa, update_rules
+from weft.optim import update_rules
 from weft.optim.first_order import FirstOrder
 from weft.optim.least_squares import GaussNewton, LevenbergMarquardt
 from weft.optim.objective import (
@@ -47,7 +47,7 @@ FIRST_STEPS = 8  # of the first native call
 _METHODS: dict[str, Callable[[], Any]] = {
     "lbfgs": LBFGS, "bfgs": BFGS, "gaussnewton": GaussNewton, "levenbergmarquardt": LevenbergMarquardt, "lm": LevenbergMarquardt,
     **{
-        name.lower(): kind for module in (update_rules, santa) for name, kind in vars(module).items()
+        name.lower(): kind for name, kind in vars(update_rules).items()
         if isinstance(kind, type) and issubclass(kind, Optimizer) and kind is not Optimizer and name[0] != "_"
     },
 }

@@ -19,8 +19,7 @@ from weft.functions.elementwise.ufuncs import isfinite, maximum, minimum
 from weft.functions.indexing.where import where
 from weft.functions.reductions.folds import all as every
 from weft.functions.reductions.folds import max as largest
-from weft.functions.shape.broadcasting import broadcast_to
-from weft.functions.shape.join_split import concatenate
+from weft.functions.shape.axes import broadcast_to, concatenate
 from weft.transforms.tree import flatten, is_container, tree_paths, unflatten
 from weft.transforms.tree_functions import ravel
 

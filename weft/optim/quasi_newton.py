@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from weft.array import Array
-from weft.functions.creation.fill import ones, zeros
-from weft.functions.creation.matrices import eye
+from weft.functions.creation.fill import eye, ones, zeros
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import logical_and, maximum, minimum, sqrt
 from weft.functions.indexing.where import where
 from weft.functions.linalg.products import outer
 from weft.functions.reductions.folds import max as largest
-from weft.functions.shape.join_split import concatenate
+from weft.functions.shape.axes import concatenate
 from weft.optim.line_search import FLAT, NOISE, projected_search, strong_wolfe
 from weft.optim.objective import (
     NO_LOWER_LOSS,

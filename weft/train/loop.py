@@ -13,7 +13,6 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from math import isfinite
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -149,7 +148,7 @@ class Run:
             raise
         self.before = None
 
-    def _epoch(self, bar: Any, interrupt: SimpleNamespace) -> bool:
+    def _epoch(self, bar: Any, interrupt: Interrupt) -> bool:
         """Train one epoch, or the rest of it. Return False if the run ends before the end of the epoch."""
         state, feed, totals = self.state, self.feed, self.totals
         state.epoch = number = len(state.history.epochs) + 1
@@ -163,7 +162,7 @@ class Run:
         with closing(keys):  # a Loader's threads end with the epoch, however it ends
             return self._steps(keys, number, bar, interrupt) and self._close(bar)
 
-    def _steps(self, keys: Any, number: int, bar: Any, interrupt: SimpleNamespace) -> bool:
+    def _steps(self, keys: Any, number: int, bar: Any, interrupt: Interrupt) -> bool:
         """Do the updates of an epoch. Return False if the run ends before the end of the epoch."""
         state, optimizer, totals, log = self.state, self.optimizer, self.totals, self.log
         on_batch, every = self.hooks.batch, self.every.steps if self.path is not None else None
