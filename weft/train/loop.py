@@ -20,7 +20,7 @@ import numpy as np
 from weft.errors import DataError, warn
 from weft.nn.module import Module
 from weft.optim import Optimizer
-from weft.process.interrupts import catch_interrupt
+from weft.process.interrupts import Interrupt, catch_interrupt
 from weft.train import checkpoint
 from weft.train.batches import Arrays, Feed
 from weft.train.callbacks import BestWeights
