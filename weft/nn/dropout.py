@@ -31,18 +31,24 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Array:
 
     Raises
     ------
-    ValueError
-        ``p`` is not in [0, 1].
+    ValueError, TypeError
+        ``p`` is not in [0, 1], or no number.
 
     Examples
     --------
     >>> wf.nn.dropout(wf.ones(4), p=0.5, training=False).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout: p must lie between 0 and 1, not {p}")
+    _check_probability("dropout", p)
     x = asarray(x)
     return _drop(x, p, x.shape) if training else x
+
+
+def _check_probability(function: str, p: Any) -> None:
+    if isinstance(p, str) or not hasattr(type(p), "__float__"):
+        raise TypeError(f"{function}: p must be a number between 0 and 1, not {short(p)}")
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"{function}: p must lie between 0 and 1, not {p}")
 
 
 def _drop(x: Array, p: float, shape: tuple[int, ...]) -> Array:
@@ -66,10 +72,7 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
-        if isinstance(p, str) or not hasattr(type(p), "__float__"):
-            raise TypeError(f"{type(self).__name__}: p must be a number between 0 and 1, not {short(p)}")
-        if not 0.0 <= p <= 1.0:
-            raise ValueError(f"{type(self).__name__}: p must lie between 0 and 1, not {p}")
+        _check_probability(type(self).__name__, p)
         self.p = p
 
     def forward(self, x: Any) -> Array:
@@ -87,8 +90,8 @@ class Dropout2d(Dropout):
 
     Raises
     ------
-    ValueError, ShapeError
-        ``p`` is not in [0, 1]; called: ``x`` is not a batch of images.
+    ValueError, TypeError, ShapeError
+        ``p`` is not in [0, 1], or no number; called: ``x`` is not a batch of images.
 
     Examples
     --------

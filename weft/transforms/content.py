@@ -64,7 +64,7 @@ class StaticKey:
         self.moving: frozenset[int] = frozenset()
         self.count = Structure.count
         self.unrecorded: list[Any] = [] if base is None else base.unrecorded.copy()
-        self.iterators = base is not None and base.iterators
+        self.iterators: bool = base is not None and base.iterators
         self.typed: frozenset[str] = frozenset() if base is None else base.typed
         self._package = package.partition(".")[0] if isinstance(package, str) else ""
         self._seen: dict[int, int] = {} if base is None else base._seen.copy()  # id -> number, for cycles and shared objects
