@@ -461,7 +461,7 @@ def test_the_record_depends_on_no_shape():
 
     def numbers(*args):
         call = Call(f, args, {})
-        return call, numbers_of(f._numbers, call)
+        return call, numbers_of(f._numbers, call, f.f)
 
     _, first = numbers(wf.ones(2), 5)
     assert not first.moving

@@ -31,16 +31,22 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Array:
 
     Raises
     ------
-    ValueError
-        ``p`` is not in [0, 1].
+    ValueError, TypeError
+        ``p`` is not in [0, 1], or no number.
 
     >>> wf.nn.dropout(wf.ones(4), p=0.5, training=False).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout: p must lie between 0 and 1, not {p}")
+    _check_probability("dropout", p)
     x = asarray(x)
     return _drop(x, p, x.shape) if training else x
+
+
+def _check_probability(function: str, p: Any) -> None:
+    if isinstance(p, str) or not hasattr(type(p), "__float__"):
+        raise TypeError(f"{function}: p must be a number between 0 and 1, not {short(p)}")
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"{function}: p must lie between 0 and 1, not {p}")
 
 
 def _drop(x: Array, p: float, shape: tuple[int, ...]) -> Array:
@@ -62,10 +68,7 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
-        if isinstance(p, str) or not hasattr(type(p), "__float__"):
-            raise TypeError(f"{type(self).__name__}: p must be a number between 0 and 1, not {short(p)}")
-        if not 0.0 <= p <= 1.0:
-            raise ValueError(f"{type(self).__name__}: p must lie between 0 and 1, not {p}")
+        _check_probability(type(self).__name__, p)
         self.p = p
 
     def forward(self, x: Any) -> Array:
@@ -83,8 +86,8 @@ class Dropout2d(Dropout):
 
     Raises
     ------
-    ValueError, ShapeError
-        ``p`` is not in [0, 1]; called: ``x`` is not a batch of images.
+    ValueError, TypeError, ShapeError
+        ``p`` is not in [0, 1], or no number; called: ``x`` is not a batch of images.
 
     >>> wf.nn.Dropout2d(0.5).eval()(wf.ones((1, 2, 1, 1))).tolist()
     [[[[1.0]], [[1.0]]]]

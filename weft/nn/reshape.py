@@ -27,8 +27,8 @@ def flatten(x: Any, start_dim: int = 1, end_dim: int = -1) -> Array:
 
     Raises
     ------
-    AxisError
-        ``x`` has no such dimensions.
+    AxisError, TypeError
+        ``x`` has no such dimensions, or one is no integer.
 
     >>> wf.nn.flatten(wf.ones((2, 3, 4))).shape
     (2, 12)
