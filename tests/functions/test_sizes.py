@@ -38,7 +38,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "stack": lambda: wf.stack([wf.zeros(1 << 56)] * 4), "one_hot": lambda: wf.one_hot(wf.arange(4), 1 << 62),
     "meshgrid": lambda: wf.meshgrid(wf.zeros(WIDE), wf.zeros(WIDE)), "normal": lambda: wf.random.normal(size=(1 << 62,)),
     "conv1d": lambda: wf.nn.conv1d(wf.zeros((1, 1, 4)), wf.zeros((1, 1, 2)), padding=1 << 62),
-    "item": lambda: wf.scan(lambda c, x: (c, wf.zeros(WIDE)), wf.zeros(()), wf.zeros(1 << 30)),
+    "scan": lambda: wf.scan(lambda c, x: (c, wf.zeros(WIDE)), wf.zeros(()), wf.zeros(1 << 30)),
     "multiply": lambda: wf.vmap(lambda x: wf.zeros(WIDE) * x)(wf.zeros(WIDE)),
     "reshape": lambda: wf.zeros(0).reshape((1 << 62, 0)).numpy(),
 }

@@ -11,7 +11,7 @@ from weft.runtime.context import CONTEXT
 IMAGE_LAYOUTS = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 
 
-MAX_EXTENT = 1 << 40  # no machine holds an array of such an extent; larger ints overflow in NumPy and LLVM
+MAX_EXTENT = 1 << 62  # larger ints overflow in NumPy and LLVM
 
 
 def whole(value: Any) -> int | None:
