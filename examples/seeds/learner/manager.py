@@ -59,7 +59,7 @@ class LayerManager:
       0 conv1    conv(1x4x4 -> 5x4x4, 3x3, ReLU(), Adam)
       1 pool1    pool(5x4x4 -> 5x2x2, 2x2)
       2 middle1  middle(5x2x2 -> 10, ReLU(), Adam)
-      3 output1  output(10 -> 2, Softmax(dim=-1), Adam, Cross)
+      3 output1  output(10 -> 2, Softmax(), Adam, Cross)
     >>> history = lm.training(2, n_batch=8, show_error=False)
     >>> len(history.loss)
     2
