@@ -191,3 +191,29 @@ def test_bad_input() -> None:
     for options in ({"unroll": 0}, {"unroll": 2, "remat": 2}, {"remat": -1}, {"unroll": 1.5}):
         with pytest.raises(ValueError, match="unroll|remat"):
             wf.scan(lambda c, x: (c, x), x, wf.ones((4, 2)), **options)
+
+
+def test_indices_in_a_loop_without_a_largest_number_of_steps() -> None:
+    x = wf.arange(5.0)
+    for jit in (lambda f: f, wf.jit):
+        assert int(jit(lambda: wf.while_loop(lambda i: x[i] < 3, lambda i: i + 1, 0))()) == 3
+
+
+def test_no_examples() -> None:
+    none = wf.zeros((0, 3))
+    assert wf.vmap(lambda x: wf.cond(x.sum() > 1, lambda: x / 2, lambda: x))(none).shape == (0, 3)
+    assert wf.vmap(lambda x: wf.while_loop(lambda v: v.sum() < 3, lambda v: v + 1, x))(none).shape == (0, 3)
+
+
+def test_branches_for_their_writes_only() -> None:
+    x = wf.zeros(2)
+    assert wf.cond(wf.array(True), lambda: x.__setitem__(0, 7.0), lambda: None) is None
+    assert x.tolist() == [7, 0]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64"])
+def test_switch_takes_the_nearest_branch(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    for index in (limits.min, 0, 1, 2, limits.max):
+        want = min(max(index, 0), 1)
+        assert int(wf.switch(wf.array(index, dtype=dtype), [lambda: 0, lambda: 1])) == want

@@ -48,7 +48,7 @@ def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
     carries, xs, length = scan.params["carries"], scan.params["xs"], scan.params["length"]
     ORIGIN.where = scan.where
     available: dict[Node, Batched] = {}  # inputs of the body: stacked along 0, or one for all steps
-    for k, (node, operand) in enumerate(zip(body.inputs, operands, strict=False)):
+    for k, (node, operand) in enumerate(zip(body.inputs, () if is_dynamic(scan) else operands, strict=False)):
         if k >= carries:
             available[node] = (operand, 0 if k < carries + xs else None)
         else:

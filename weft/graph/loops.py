@@ -384,7 +384,7 @@ class _Ends(NamedTuple):
 def _until_all_end(start: Node, before: Node, after: Node) -> _Ends:
     """Return a loop that runs while one of its examples does. start, before, after : the examples' own conditions"""
     def some(x: Node) -> Node:
-        return call.reduce_max(x, axes=(0,), keepdims=False)
+        return call.reduce_max(x, axes=(0,), keepdims=False) if x.size else constant(False, BOOL)
 
     holders = [input_leaf((), BOOL), input_leaf((), INT64)]
     kept = call.where(before, after, before)
@@ -395,7 +395,7 @@ def _until_all_end(start: Node, before: Node, after: Node) -> _Ends:
 def _count_longest(counts: Node, reverse: bool) -> _Ends:
     """Return a loop with the number of steps of the example that has most. counts : the numbers of all"""
     limits, step = input_leaf(counts.shape, INT64), input_leaf((), INT64)
-    count = call.reduce_max(counts, axes=(0,), keepdims=False)
+    count = call.reduce_max(counts, axes=(0,), keepdims=False) if counts.size else constant(0, INT64)
     one = constant(1, INT64)
     start = call.subtract(count, one) if reverse else constant(0, INT64)
     following = call.subtract(step, one) if reverse else call.add(step, one)

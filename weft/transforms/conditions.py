@@ -98,7 +98,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     if node.dtype not in INTEGERS:
         raise DTypeError(f"switch: index is {node.dtype.name}, but must be an integer")
     last = len(functions) - 1
-    place = call.minimum(call.maximum(cast(node, INT64), constant(0, INT64)), constant(last, INT64))
+    if last <= node.dtype.greatest:
+        node = call.minimum(node, constant(last, node.dtype))
+    place = call.maximum(cast(node, INT64), constant(0, INT64))
     chosen = [call.equal(place, constant(k, INT64)) for k in range(last + 1)]
     return _choose("switch", chosen, functions, [f"branches[{k}]" for k in range(last + 1)], operands)
 
@@ -119,6 +121,8 @@ def _choose(
                 "one structure"
             )
         out = [_where(c, b, a, f"{what}: {names[0]} and {name}", k) for k, (a, b) in enumerate(zip(out, leaves, strict=True))]
+    if structure == "none":
+        return None
     arrays = [None if n is None else wrap(reshape(n, n.shape[1:])) for n in out]
     return arrays[0] if structure is None else unflatten(structure, arrays)
 

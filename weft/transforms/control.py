@@ -65,7 +65,8 @@ def scan(
     xs : tree of Arrays with equal first extents, or None: then ``f`` receives None in each of ``length`` steps
     length : int, the number of steps; required without ``xs``, else it must equal their first extent
     reverse : run from the last step to the first; ``ys`` stay in the order of ``xs``
-    unroll : number of steps in one iteration of the native loop. More steps make longer kernels and fewer of them
+    unroll : number of steps in one iteration of the native loop; not beside ``remat``. More steps make longer kernels and fewer
+        of them
     remat : a derivative keeps the carry before each step, and computes all else of a step again. With a number k, or True for
         the square root of the number of steps, it keeps the carry before every k-th step only, and runs each k steps again
 
@@ -118,7 +119,7 @@ def scan(
 def _steps_of_iteration(unroll: Any, remat: Any, xs: Any, length: int | None) -> int:
     """Return the number of steps of one iteration of the outer loop."""
     for name, value in (("unroll", unroll), ("remat", remat)):
-        if not isinstance(value, int) or value < (name == "unroll"):
+        if not isinstance(value, int) or value < (name == "unroll") or (name == "unroll" and isinstance(value, bool)):
             raise ValueError(f"scan: {name} is {value!r}, but must be a number of steps, at least 1")
     if unroll > 1 and remat:
         raise ValueError("scan: give unroll or remat, not both")
@@ -326,6 +327,8 @@ def while_loop(
 
 def _truth(x: Any) -> Array:
     """Return the result of a loop's condition as one bool."""
+    if x is None:
+        raise TypeError("while_loop: the condition returns None, but must return one bool")
     node = as_node(x)
     if node.shape:
         raise ShapeError(f"while_loop: the condition has shape {node.shape}, but must be one bool: use .any() or .all()")
