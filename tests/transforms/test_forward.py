@@ -156,6 +156,21 @@ def test_holomorphic() -> None:
     np.testing.assert_allclose(wf.jvp(f, (wf.array(z),), (wf.array(t),))[1].numpy(), want, rtol=1e-6, atol=1e-8)
 
 
+def test_a_reduction_joined_to_others() -> None:
+    """Part of a joined array is a sum with one row: its position in the joined array is no index of the sum."""
+    def sums(t: Any) -> Any:
+        s = wf.stack([wf.sin(t), wf.sin(2 * t)])
+        return wf.concatenate([s[:, :1], s[:, :1] + s[:, 1:]], axis=1).sum(0)
+
+    def f(x: Any) -> Any:
+        return wf.map(sums, wf.stack([x, 2 * x, 3 * x]), batch_size=2)
+
+    x, t = np.random.default_rng().normal(size=(2, 3))
+    want = (f(wf.array(x + 1e-6 * t)) - f(wf.array(x - 1e-6 * t))).numpy() / 2e-6
+    np.testing.assert_allclose(wf.jvp(f, (wf.array(x),), (wf.array(t),))[1].numpy(), want, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(wf.jacfwd(f)(wf.array(x)).numpy() @ t, want, rtol=1e-6, atol=1e-7)
+
+
 def test_one_trace() -> None:
     def f(x: Any) -> Any:
         return (wf.sin(x) * x).sum()

@@ -257,6 +257,7 @@ class Expander:
 
     def _shared_reduction(self, node: Node, index: Index, level: int) -> Value:
         """Add a reduction to the stage of its level and return its value."""
+        index = tuple([ZERO if n == 1 else i for i, n in zip(index, node.shape, strict=True)])  # it may stand beside other parts
         if node.op.kind == "window":
             extents = node.params["window"]
             axes, reductions, _ = self.stage(level, extents)
