@@ -95,8 +95,13 @@ def _batch(inputs: Sequence[Node], dims: Sequence[int | None], rule: _Rule) -> t
     return bind(ADJOINT, *moved, rule=_Rule(pull)), 0
 
 
+def _refuse_jvp(*_: Any, **params: Any) -> None:
+    raise TypeError("jvp: Backsolve() has derivatives in reverse only (grad, vjp, jacrev): use adjoint=None")
+
+
 ADJOINT = Primitive(
     "adjoint", "host", lambda ys, *operands, rule: (ys.shape, ys.dtype), lambda ys, *operands, rule: ys, None, _vjp, _batch,
+    jvp=_refuse_jvp,
 )
 
 

@@ -45,6 +45,14 @@ class PI:
     least: float = 0.2
     most: float = 10.0
 
+    def __post_init__(self) -> None:
+        for name in ("pcoeff", "icoeff", "safety", "least", "most"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or value < 0 or (value == 0 and name not in ("pcoeff", "icoeff")):
+                raise ValueError(f"PI: {name} is {value!r}, but must be a positive number")
+        if not self.least < 1 < self.most or self.safety > 1:
+            raise ValueError(f"PI: the factor of a step lies between least < 1 and most > 1, and safety is at most 1, not {self}")
+
     def factor(self, error: Array, previous: Array | None, power: int) -> Array:
         """Return the factor of the step size. previous : None without ``pcoeff``"""
         change = self.safety * maximum(error, 1e-10) ** (-(self.pcoeff + self.icoeff) / power)

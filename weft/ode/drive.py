@@ -107,15 +107,14 @@ def _run_between_times(problem: Problem, y: Array, times: Array) -> Result:
     else:
         state, ys = _run_by_intervals(problem, state, times, direction)
     beyond = ((times - state["t"]) * direction > 0).reshape(count, *[1] * y.ndim)
-    rest, stopped = float("nan"), None
     events: EventState | None = state.get("events")
     steps = state["accepted"] + state["rejected"]
     status = where(state["t"] == last, DONE, where(steps < problem.max_steps, FAILED, OUT_OF_STEPS))
     status = where(isfinite(state["y"]).all(), status, FAILED)
     if events is not None:
-        stopped = events.stopped
-        rest = where(stopped, state["y"], float("nan"))
-        status = where(stopped, STOPPED, status)
+        status = where(events.stopped, STOPPED, status)
+    status = where((status == DONE) & beyond.any(), FAILED, status)  # times that turn back
+    rest = state["y"] * where(status >= OUT_OF_STEPS, float("nan"), 1.0).astype(y.dtype)  # the derivative is NaN, too
     return Result(
         where(beyond, rest, ys), state["t"], state["y"], state["accepted"], state["rejected"], evaluations, status,
         events.times if events else (), events.states if events else (),

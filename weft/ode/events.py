@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from weft.array import Array
-from weft.errors import ShapeError
+from weft.dtypes.formats import BOOL
+from weft.errors import ShapeError, short
 from weft.functions.creation.fill import asarray, full_like
 from weft.functions.elementwise.composed import clip
 from weft.functions.elementwise.ufuncs import abs as absolute
@@ -47,6 +48,12 @@ class Event:
     terminal: bool = True
     direction: int = 0
 
+    def __post_init__(self) -> None:
+        if not callable(self.g):
+            raise TypeError(f"Event: g is {short(self.g)}, but must be a function (t, y, args)")
+        if self.direction not in (-1, 0, 1):
+            raise ValueError(f"Event: direction is {short(self.direction)}, but must be -1, 0 or 1")
+
 
 class EventState(NamedTuple):
     """What the loop carries for its events.
@@ -71,6 +78,8 @@ class Watcher:
     def value(self, k: int, t: Array, y: Array) -> Array:
         """Return the value of one event's function."""
         out = self.events[k].g(t.astype(y.dtype), self.layout.unpack(y), self.args)
+        if out is None or isinstance(out, bool) or (isinstance(out, Array) and out.node.dtype is BOOL):
+            raise TypeError(f"solve: the function of event {k} returns {short(out)}, but must return a number that crosses 0")
         out = asarray(out, dtype=y.dtype)
         if out.shape:
             raise ShapeError(f"solve: g of events[{k}] returns an array of shape {out.shape}, but must return one number")
@@ -137,6 +146,7 @@ class Watcher:
             lambda s: crossed & (s["moved"] > close) & (s["g"] != 0), improve, start, max_steps=ITERATIONS,
         )["part"])
         part = where(crossed, part, 1.0)
-        g, rate = value_and_grad(value)(part)  # a Newton step, whose derivative is that of the root
-        rate = stop_gradient(rate)
-        return where(crossed & (rate != 0), clip(part - g / where(rate == 0, 1.0, rate), 0.0, 1.0), part)
+        for _ in range(2):  # Newton steps, whose first three derivatives are those of the root
+            g, rate = value_and_grad(value)(part)
+            part = where(crossed & (rate != 0), clip(part - g / where(rate == 0, 1.0, rate), 0.0, 1.0), part)
+        return part

@@ -46,6 +46,10 @@ class ImplicitRungeKutta(RungeKutta):
     tableau: ClassVar[Tableau]
     iterations: int = 4
 
+    def __post_init__(self) -> None:
+        if isinstance(self.iterations, bool) or not isinstance(self.iterations, int) or self.iterations < 1:
+            raise ValueError(f"{type(self).__name__}: iterations is {self.iterations!r}, but must be an int of at least 1")
+
     @property
     def evaluations(self) -> int:
         """Return the number of evaluations of f in a step, without those of the Jacobian."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.array import Array
 from weft.errors import SolverError, short
 from weft.ode.adjoint import Backsolve, run_with_adjoint
 from weft.ode.control import PI, ConstantSteps
@@ -116,7 +117,7 @@ def solve(
     readable = not CONTEXT.transform_depth
     layout, start = lay_out(y0)
     times = read_times(ts, layout.dtype, readable)
-    _check(solver, rtol, atol, control, max_steps, adjoint, dt0)
+    _check(solver, rtol, atol, control, max_steps, adjoint, dt0, readable)
     if control is None:
         control = PI() if solver.error_order else ConstantSteps()
     if isinstance(control, PI) and not solver.error_order:
@@ -163,11 +164,12 @@ def _error(status: int, t: float, y: Any, max_steps: int) -> SolverError:
     return SolverError(f"solve: stopped at t = {t:g}: {reason}", t, y)
 
 
-def _check(solver: Any, rtol: Any, atol: Any, control: Any, max_steps: Any, adjoint: Any, dt0: Any) -> None:
+def _check(solver: Any, rtol: Any, atol: Any, control: Any, max_steps: Any, adjoint: Any, dt0: Any, readable: bool) -> None:
     if not all(hasattr(solver, name) for name in ("start", "step", "error_order")) or isinstance(solver, type):
         raise TypeError(f"solve: solver is {short(solver)}, but must be a method such as wf.ode.Tsit5()")
     for name, value in (("rtol", rtol), ("atol", atol)):
-        if isinstance(value, int | float | np.ndarray) and not np.all(np.asarray(value) > 0):
+        known = isinstance(value, int | float | np.ndarray) or (isinstance(value, Array) and readable)
+        if known and not np.all(np.asarray(value) > 0):
             raise ValueError(f"solve: {name} is {short(value)}, but must be positive")
     if control is not None and not isinstance(control, PI | ConstantSteps):
         raise TypeError(f"solve: control is {short(control)}, but must be PI(), ConstantSteps() or None")
