@@ -12,7 +12,7 @@ from test_sized import Guarded
 
 from weft.devices import get_device
 from weft.devices.cpu.sized.words import words_text
-from weft.graph.primitives.random import word
+from weft.graph.primitives.philox import word
 
 DEVICE: Any = get_device()
 COUNTS = (0, 1, 2, 3, 4, 5, 15, 16, 17, 33, 100, 1003)

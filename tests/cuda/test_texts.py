@@ -16,7 +16,7 @@ from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.library import _SOURCES
 from weft.devices.cuda.target import GPU
-from weft.graph.primitives import random as philox
+from weft.graph.primitives import philox
 from weft.schedule.build import build
 from weft.schedule.program import calls
 from weft.tools import cli

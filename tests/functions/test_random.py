@@ -7,7 +7,7 @@ import pytest
 
 import weft as wf
 from weft.functions.random.state import _hash_seed
-from weft.graph.primitives.random import word
+from weft.graph.primitives.philox import word
 
 ROOM = 5.0  # standard errors: a wrong test in some million runs, seeds being fixed
 

@@ -239,7 +239,7 @@ def test_integer_powers_of_negative_exponents_are_truncated() -> None:
 
 def test_philox_known_answers() -> None:
     """Random123's published vectors: counter and key zero."""
-    from weft.graph.primitives.random import word
+    from weft.graph.primitives.philox import word
 
     words = word(np.uint64(0), np.uint64(0), np.arange(4)).tolist()
     assert words == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]

@@ -15,7 +15,7 @@ import numpy as np
 from weft.devices.faults import IndexFault
 from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, converted
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.random import word
+from weft.graph.primitives.philox import word
 from weft.kernel.ir import (
     MACHINE_OPERATIONS,
     Access,

@@ -278,7 +278,7 @@ def test_numpy_arrays_and_lists_are_taken(name: str) -> None:
 
 def test_every_layer_has_a_case() -> None:
     made = {n for n in nn.__all__ if isinstance(getattr(nn, n), type) and issubclass(getattr(nn, n), nn.Module)}
-    assert made - {"Module"} == CASES.keys()
+    assert made - {"Module", "NeuralODE"} == CASES.keys()  # tests/ode has the cases of NeuralODE
 
 
 def test_every_function_is_that_of_a_layer() -> None:

@@ -7,6 +7,7 @@ loop; those that it writes become part of the carry.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -373,12 +374,16 @@ def _unflatten(structure: Any, nodes: Sequence[Node], starts: Sequence[Any] = ()
     return arrays[0] if structure is None else unflatten(structure, arrays)
 
 
-def _count_steps(rows: Sequence[Node], length: int | None) -> int:
+def _count_steps(rows: Sequence[Node], length: Any) -> int:
     for k, node in enumerate(rows):
         if not node.shape:
             raise ShapeError(f"scan: xs, leaf {k}, is one number ({node.dtype.name}): it has no axis to loop over")
-    if length is not None and (isinstance(length, bool) or not hasattr(type(length), "__index__")):
-        raise TypeError(f"scan: length must be an int, not {short(length)}")
+    try:
+        if isinstance(length, bool):
+            raise TypeError
+        length = None if length is None else operator.index(length)
+    except TypeError:
+        raise TypeError(f"scan: length must be an int, not {short(length)}") from None
     extents = sorted({n.shape[0] for n in rows})
     if len(extents) > 1:
         raise ShapeError(f"scan: the first extents of xs differ: {extents}")

@@ -730,7 +730,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
             raise ShapeError(f"repeat: repeats {counts.shape} must be {extent} numbers >= 0, one for each place of axis {axis}")
         return wrap(arguments.gathered(value, numpy_node(np.repeat(np.arange(extent), counts)), axis))
     if not isinstance(repeats, int):
-        repeats = arguments.looked(repeats, "repeat", "repeats").reshape(-1).tolist()
+        repeats = [x * 1 for x in arguments.looked(repeats, "repeat", "repeats").reshape(-1).tolist()]  # NumPy takes bools
     (count,) = arguments.shape_tuple(repeats, "repeat", "repeats")
     head, tail = value.shape[: axis + 1], value.shape[axis + 1 :]
     apart = broadcast(reshaped(value, (*head, 1, *tail)), (*head, count, *tail))

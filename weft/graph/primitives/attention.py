@@ -28,7 +28,7 @@ from weft.graph.primitives import attention_composed as composed
 from weft.graph.primitives.attention_composed import split
 from weft.graph.primitives.call import call, cast, reshape
 from weft.graph.primitives.common import Batched, extent, front, spread, traffic
-from weft.graph.primitives.random import word
+from weft.graph.primitives.philox import word
 from weft.graph.primitives.rules import dtype_error
 from weft.graph.primitives.table import TABLE, register
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -17,40 +16,8 @@ from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape
 from weft.graph.primitives.common import Batched, extent, front, read, zero_vjp
+from weft.graph.primitives.philox import philox, word
 from weft.graph.primitives.table import register
-
-MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-WEYL = (0x9E3779B9, 0xBB67AE85)
-ROUNDS = 10
-
-
-def philox(w: Any, counter: Any, key: Any) -> list[Any]:
-    """Return the four words for each 64-bit counter under each 64-bit key.
-
-    ``w`` implements the arithmetic on its kind of numbers.
-    """
-    c = [w.low(counter), w.high(counter), w.number(0), w.number(0)]
-    k = [w.low(key), w.high(key)]
-    for turn in range(ROUNDS):
-        if turn:
-            k = [w.low(w.add(k[i], w.number(WEYL[i]))) for i in (0, 1)]
-        p = [w.multiply(c[2 * i], w.number(MULTIPLIERS[i])) for i in (0, 1)]
-        c = [w.xor(w.xor(w.high(p[1]), c[1]), k[0]), w.low(p[1]), w.xor(w.xor(w.high(p[0]), c[3]), k[1]), w.low(p[0])]
-    return c
-
-
-_ARRAYS = SimpleNamespace(  # arithmetic on uint64 numbers in NumPy arrays
-    number=np.uint64, multiply=np.multiply, add=np.add, xor=np.bitwise_xor,
-    low=lambda a: a & np.uint64(0xFFFFFFFF), high=lambda a: a >> np.uint64(32),
-)
-
-
-def word(key: np.ndarray, base: np.ndarray, element: np.ndarray) -> np.ndarray:
-    """Return word ``element & 3`` of Philox4x32-10 under ``key`` at counter ``base + (element >> 2)``, in NumPy."""
-    key, base, element = np.broadcast_arrays(*(np.asarray(x, np.uint64) for x in (key, base, element)))
-    with np.errstate(over="ignore"):
-        words = philox(_ARRAYS, base + (element >> np.uint64(2)), key)
-    return np.choose((element & np.uint64(3)).astype(np.int64), np.broadcast_arrays(*words)).astype(np.uint32)
 
 
 def _rule(key: Node, base: Node, shape: tuple[int, ...]) -> tuple[Shape, Format]:

@@ -6,7 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 
 from weft.devices.cpu.emit.ops import Ops
-from weft.graph.primitives.random import MULTIPLIERS, ROUNDS, WEYL, philox
+from weft.graph.primitives.philox import MULTIPLIERS, ROUNDS, WEYL, philox
 
 _M0, _M1 = MULTIPLIERS
 _W0, _W1 = WEYL

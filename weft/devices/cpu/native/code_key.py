@@ -82,7 +82,7 @@ def _unchanged_since(start: float, second: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _sources() -> list[Path]:
-    files = [_PACKAGE / "dtypes" / "formats.py", _PACKAGE / "graph" / "primitives" / "random.py"]
+    files = [_PACKAGE / "dtypes" / "formats.py", _PACKAGE / "graph" / "primitives" / "philox.py"]
     for folder in (_PACKAGE / "kernel", _PACKAGE / "devices" / "cpu"):
         files += sorted(folder.rglob("*.py"))
     return files

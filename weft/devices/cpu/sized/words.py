@@ -1,4 +1,4 @@
-"""Random words of any count, equal to the words that kernels draw (see ``graph/primitives/random.py``)."""
+"""Random words of any count, equal to the words that kernels draw (see ``graph/primitives/philox.py``)."""
 
 from __future__ import annotations
 
