@@ -89,7 +89,7 @@ def _compiler(setting: Setting) -> dict[str, Any]:
 
 
 def _loading(setting: Setting) -> dict[str, Any]:
-    if not hasattr(setting.card, "code"):
+    if not hasattr(setting.card, "codes"):
         return {"says": "nothing is loaded by an interpreter", "right": True}
     setting.card.codes.loaded(_first_launch(setting), 16)
     return {"says": "the driver takes the machine code", "right": True}
