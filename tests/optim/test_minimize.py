@@ -304,7 +304,7 @@ class Point:
 
 @pytest.mark.parametrize("method", ["L-BFGS", "Adam"])
 def test_trees(method: str) -> None:
-    """Trees may hold floats, NumPy arrays and modules; what is not float stays; an array with two places is one variable."""
+    """Parameters may be trees of floats, NumPy arrays and modules. Other leaves stay; a shared array is one variable."""
     shared = wf.ones(3)
     optimizer: Any = wf.optim.Adam(0.1) if method == "Adam" else method
     start = Point(shared, (2.0, {"n": 3, "again": shared, "m": np.float32(1), "net": wf.nn.Linear(2, 1)}))

@@ -1,5 +1,7 @@
-"""Containers that jitted functions change: operations on lists, dicts, sets and buffers in all places that a function reaches
-give and leave what they give and leave without jit, also if the call raises."""
+"""Containers that jitted functions change: lists, dicts, sets and buffers, in all places that a function reaches.
+
+Results and contents are equal to those without jit, also after a call that raises.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Indices: what they select, checked bounds, and elements and selections read and written at once in NumPy.
+"""Indices: parsing and bounds checks, selection from nodes, and eager reads and writes of small selections with NumPy.
 
-The number of elements that a mask selects is the shape of the result, so the mask must be read anyway; and if shapes differ in
-every iteration of a loop, compiling does not pay off. Cases that are not plain are left to the caller.
+The shape of the result of a mask depends on the mask's values, so the mask must be computed in any case. If shapes differ in
+every iteration of a loop, compiling does not pay off. Functions for eager reads return None for other cases, and the caller
+handles them.
 """
 
 from __future__ import annotations

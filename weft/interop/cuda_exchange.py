@@ -289,7 +289,7 @@ def _natural(value: Any) -> int:
     return index(value)
 
 
-_PARTS: dict[str, tuple[str, Callable[[Any], Any]]] = {  # key -> what it must be, and a function that reads it
+_PARTS: dict[str, tuple[str, Callable[[Any], Any]]] = {  # key -> a description of valid values, and a function that parses one
     "shape": ("a tuple of integers that are not negative", lambda value: tuple(map(_natural, value))),
     "typestr": ("a string such as '<f4'", lambda value: "" + value),
     "data": ("a pair of an address and whether it is read-only", lambda value: (_natural(value[0]), bool(value[1]))),

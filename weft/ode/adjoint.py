@@ -29,7 +29,7 @@ from weft.ode.steps import Slope
 from weft.runtime.context import CONTEXT
 from weft.transforms.control import scan
 from weft.transforms.grad import vjp
-from weft.transforms.tree import flatten, is_container, unflatten
+from weft.transforms.tree import flatten_value, unflatten
 from weft.transforms.vmap import vmap
 
 UNWEIGHTED = 1e30  # the tolerance of integrals, whose errors do not grow
@@ -59,7 +59,7 @@ class Backsolve:
 
 
 class _Rule:
-    """The rule of a node. All are equal, since the rule does not change what is computed."""
+    """The derivative rule of a node. All rules compare equal: the value of the node does not depend on its rule."""
 
     def __init__(self, pull: Callable[..., Sequence[Array]]) -> None:
         self.pull = pull
@@ -111,7 +111,7 @@ def run_with_adjoint(
     """Return the states at ``times``, with the gradient of the adjoint equation. slope_with : the slope for other arguments"""
     if not CONTEXT.variables:
         return run(problem, y, times)
-    leaves, structure = flatten(args) if is_container(args) else ([args], None)
+    leaves, structure = flatten_value(args)
     floats = [k for k, x in enumerate(leaves) if _is_float(x)]
     given = [wrap(as_node(leaves[k])) for k in floats]
 
@@ -119,7 +119,7 @@ def run_with_adjoint(
         merged = [*leaves]
         for k, value in zip(floats, values, strict=True):
             merged[k] = value
-        return slope_with(merged[0] if structure is None else unflatten(structure, merged))
+        return slope_with(unflatten(structure, merged))
 
     fixed = [stop_gradient(x) for x in given]
     inner, start, grid = slope_of(fixed), stop_gradient(y), stop_gradient(times)

@@ -18,7 +18,7 @@ from weft.functions.shape.axes import concat
 from weft.graph.primitives.call import cast
 from weft.ode.steps import Slope
 from weft.ode.symplectic import PairOfSlopes
-from weft.transforms.tree import flatten, is_container, unflatten
+from weft.transforms.tree import flatten_value, unflatten
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class Layout:
                 parts.append(y[..., at : at + size].reshape(*rows, *shape))
                 at += size
         leaves = [wrap(cast(x.node, dtype)) for x, dtype in zip(parts, self.dtypes, strict=True)]
-        return leaves[0] if self.structure is None else unflatten(self.structure, leaves)
+        return unflatten(self.structure, leaves)
 
 
 def lay_out(y0: Any) -> tuple[Layout, Array]:
     """Return the layout of a first state and its array."""
-    leaves, structure = flatten(y0) if is_container(y0) else ([y0], None)
+    leaves, structure = flatten_value(y0)
     if not leaves:
         raise ShapeError("solve: y0 is an empty tree, but must hold at least one array")
     nodes = []
@@ -106,7 +106,7 @@ def pair_of_slopes(f: Any, layout: Layout, y0: Any, args: Any) -> PairOfSlopes:
 
 def pack_result(out: Any, layout: Layout, what: str) -> Array:
     """Return what the user's function returned as one array."""
-    leaves, structure = flatten(out) if is_container(out) else ([out], None)
+    leaves, structure = flatten_value(out)
     if structure != layout.structure:
         raise TypeError(
             f"solve: {what} returns {short(structure) if structure else type(out).__name__}, but must return a tree like y0: "

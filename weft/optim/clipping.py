@@ -11,7 +11,7 @@ from weft.functions.elementwise.composed import clip
 from weft.functions.elementwise.ufuncs import maximum
 from weft.functions.support.arguments import norm_root
 from weft.process.docstrings import complete_docs
-from weft.transforms.tree import flatten, is_container, unflatten
+from weft.transforms.tree import flatten_value, unflatten
 
 
 def global_norm(gradients: Any) -> Array:
@@ -34,7 +34,7 @@ def global_norm(gradients: Any) -> Array:
     5.0
     """
     total: Any = 0.0
-    for leaf in {id(leaf): leaf for leaf in _leaves(gradients)[0]}.values():  # a shared parameter's counts once
+    for leaf in {id(leaf): leaf for leaf in flatten_value(gradients)[0]}.values():  # a shared parameter's counts once
         if isinstance(leaf, Array):
             wide = leaf if leaf.dtype.itemsize >= 4 else leaf.astype(np.dtype(np.float32))
             total = total + (wide * wide).sum()
@@ -94,14 +94,10 @@ def clip_by_value(gradients: Any, limit: float) -> Any:
     return _map(lambda g: clip(g, -limit, limit), gradients)
 
 
-def _leaves(tree: Any) -> tuple[list[Any], Any]:
-    return flatten(tree) if is_container(tree) else ([tree], None)
-
-
 def _map(f: Any, tree: Any) -> Any:
-    leaves, structure = _leaves(tree)
+    leaves, structure = flatten_value(tree)
     out = [f(leaf) if isinstance(leaf, Array) else leaf for leaf in leaves]
-    return out[0] if structure is None else unflatten(structure, out)
+    return unflatten(structure, out)
 
 
 complete_docs(global_norm, clip_by_norm, clip_by_value)

@@ -58,7 +58,7 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
 
 
 def complete_each(*functions: Callable[..., Any]) -> None:
-    """Add to each docstring what it lacks: common parameters, Returns from the annotation, ``import weft as wf`` in Examples."""
+    """Add missing parts to each docstring: common parameters, Returns from the annotation, ``import weft as wf`` in Examples."""
     for function in functions:
         if function.__doc__ is None:
             continue

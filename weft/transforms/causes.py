@@ -294,7 +294,7 @@ def leak_warning(f: Callable, call: Any, traced: TracedCall) -> str:
         names, values = record.read()
         found = [k for k, value in enumerate(values) if id(value) in arrays]
         places += [f"in `{_value_name(record.again(names, values), k, owners)}`" for k in found]
-    ends = [end for _, end, _ in traced.survivors] or [*reversed(traced.results)]  # what is set follows the function's results
+    ends = [end for _, end, _ in traced.survivors] or [*reversed(traced.results)]  # values set outside come last
     lines = [traced.graph.outputs[k].where for kind, k in ends if kind == "out"]
     line = next((user_line(line) for line in lines if line is not None), "")
     origin = f" The array was made in line {_line(line)}." if line else ""

@@ -471,7 +471,7 @@ class CompiledCall:
         for same, j, end in self._derived:
             out[j] = out[end] if same else make_view(end, leaves, out)
         del out[self._result_count :]
-        whole = out[0] if self._structure is None else unflatten(self._structure, out)
+        whole = unflatten(self._structure, out)
         return self._set(whole) if self._sets or self._argument_sets else whole
 
     def _set(self, whole: Sequence[Any]) -> Any:

@@ -21,7 +21,7 @@ from weft.graph.primitives.table import constant
 from weft.process.docstrings import complete_docs
 from weft.transforms.control import run_loop
 from weft.transforms.rebinding import Rebinding
-from weft.transforms.tree import flatten, is_container, unflatten
+from weft.transforms.tree import flatten, flatten_value, unflatten
 
 
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
@@ -124,7 +124,7 @@ def _choose(
     if structure == "none":
         return None
     arrays = [None if n is None else wrap(reshape(n, n.shape[1:])) for n in out]
-    return arrays[0] if structure is None else unflatten(structure, arrays)
+    return unflatten(structure, arrays)
 
 
 def _run(what: str, f: Callable[..., Any], chosen: Node, operands: Sequence[Any]) -> Any:
@@ -143,7 +143,7 @@ def _run(what: str, f: Callable[..., Any], chosen: Node, operands: Sequence[Any]
 def _flatten_result(out: Any) -> tuple[list[Node | None], Any]:
     if out is None:
         return [None], "none"
-    leaves, structure = flatten(out) if is_container(out) else ([out], None)
+    leaves, structure = flatten_value(out)
     return [None if x is None else as_node(x) for x in leaves], structure
 
 

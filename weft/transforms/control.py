@@ -27,7 +27,7 @@ from weft.runtime.traced_int import TRACED_TYPES
 from weft.transforms.rebinding import Rebinding
 from weft.transforms.trace import Trace
 from weft.transforms.traced import is_made_in
-from weft.transforms.tree import flatten, flatten_results, is_container, unflatten
+from weft.transforms.tree import flatten_results, flatten_value, unflatten
 
 
 class _LoopTrace(Trace):
@@ -342,10 +342,10 @@ def _map_trees(f: Callable[..., Array], *trees: Any) -> Any:
     """Return a tree of ``f(*nodes)`` for corresponding leaves of trees of one structure; None stays None."""
     if trees[0] is None:
         return None
-    lists = [flatten(tree) if is_container(tree) else ([tree], None) for tree in trees]
+    lists = [flatten_value(tree) for tree in trees]
     out = [None if row[0] is None else f(*map(as_node, row)) for row in zip(*[leaves for leaves, _ in lists], strict=True)]
     structure = lists[0][1]
-    return out[0] if structure is None else unflatten(structure, out)
+    return unflatten(structure, out)
 
 
 def _join(trees: Sequence[Any], new_axis: bool = False) -> Any:
@@ -360,7 +360,7 @@ def _join(trees: Sequence[Any], new_axis: bool = False) -> Any:
 def _flatten(tree: Any) -> tuple[list[Any], Any]:
     if tree is None:
         return [], "none"
-    return flatten(tree) if is_container(tree) else ([tree], None)
+    return flatten_value(tree)
 
 
 def _unflatten(structure: Any, nodes: Sequence[Node], starts: Sequence[Any] = ()) -> Any:
@@ -371,7 +371,7 @@ def _unflatten(structure: Any, nodes: Sequence[Node], starts: Sequence[Any] = ()
     for k, start in enumerate(starts):
         if isinstance(start, Array) and not isinstance(start, Scalar):
             arrays[k] = own(nodes[k])
-    return arrays[0] if structure is None else unflatten(structure, arrays)
+    return unflatten(structure, arrays)
 
 
 def _count_steps(rows: Sequence[Node], length: Any) -> int:

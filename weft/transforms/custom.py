@@ -29,7 +29,7 @@ from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.context import CONTEXT
 from weft.transforms.control import extract_body
 from weft.transforms.trace import Trace
-from weft.transforms.tree import flatten, is_container, unflatten
+from weft.transforms.tree import flatten_value, unflatten
 from weft.transforms.variables import Argument, flatten_like, name_of, zero
 
 
@@ -305,7 +305,7 @@ class _Result:
     def __init__(self, out: Any) -> None:
         self.leaves: list[Any]
         self.structure: Any
-        self.leaves, self.structure = flatten(out) if is_container(out) else ([out], None)
+        self.leaves, self.structure = flatten_value(out)
         shown = [isinstance(x, Array | np.ndarray | np.generic | float | complex) for x in self.leaves]
         self.of_leaves = [as_node(x) if is_shown else None for x, is_shown in zip(self.leaves, shown, strict=True)]
         self.nodes = [n for n in self.of_leaves if n is not None]
@@ -316,7 +316,7 @@ class _Result:
         new = iter(nodes)
         leaves = [x if n is None else zero(x) if (o := next(new)) is None else wrap(o)
                   for x, n in zip(self.leaves, self.of_leaves, strict=True)]
-        return leaves[0] if self.structure is None else unflatten(self.structure, leaves)
+        return unflatten(self.structure, leaves)
 
     def with_floats(self, floats: Sequence[Node]) -> Any:
         """Return the result with other nodes in place of its floats, and zeros for other arrays."""

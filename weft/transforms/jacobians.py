@@ -110,7 +110,7 @@ def _jacobian(
             of = dict(zip(e.variables, blocks, strict=True))
             parts = [a.result(of, node.shape) for a in e.arguments]
             leaves.append(parts[0] if isinstance(argnums, int) else tuple(parts))
-        jacobian = leaves[0] if e.structure is None else unflatten(e.structure, leaves)
+        jacobian = unflatten(e.structure, leaves)
         return (jacobian, e.aux) if has_aux else jacobian
 
     @functools.wraps(fun)

@@ -11,7 +11,7 @@ from weft.errors import AxisError, ShapeError
 from weft.graph.node import Node
 from weft.graph.primitives.call import call, flip, slice_axis
 from weft.transforms.control import scan
-from weft.transforms.tree import flatten, is_container, unflatten
+from weft.transforms.tree import flatten_value, unflatten
 from weft.transforms.vmap import vmap
 
 
@@ -156,10 +156,10 @@ def _cut(x: Node, start: int, stop: int) -> Node:
 
 
 def _nodes(tree: Any) -> tuple[list[Node], Any]:
-    leaves, structure = flatten(tree) if is_container(tree) else ([tree], None)
+    leaves, structure = flatten_value(tree)
     return [as_node(x) for x in leaves], structure
 
 
 def _tree(nodes: list[Node], structure: Any) -> Any:
     arrays: list[Array] = [wrap(n) for n in nodes]
-    return arrays[0] if structure is None else unflatten(structure, arrays)
+    return unflatten(structure, arrays)

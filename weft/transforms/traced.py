@@ -137,7 +137,7 @@ class ResultSpec:
         return ends, {key: at[key] for key in alive if key in at}
 
     def _end(self, result: Any, k: int) -> tuple[End, Any]:
-        """Return the end of result ``k``, and what it shows."""
+        """Return the end of result ``k``, and its node, or its value if it has none."""
         handles, owners, inner = self._handles, self._owners, self._inner
         if not isinstance(result, Array):
             if isinstance(result, np.ndarray):

@@ -62,7 +62,7 @@ def has_structure(x: Any) -> bool:
 
 def is_container(x: Any) -> bool:
     """Return whether ``x`` is a tree, not a leaf."""
-    if type(x) in _NO_TREES:  # the usual arguments: to ask what they are by the rest takes 0.7 us each
+    if type(x) in _NO_TREES:  # the usual arguments; the tests below take 0.7 us
         return False
     return isinstance(x, dict | list | tuple) or is_module(x) or (dataclasses.is_dataclass(x) and not isinstance(x, type))
 
@@ -205,9 +205,14 @@ def tree_paths(tree: Any) -> list[tuple[Any, ...]]:
     return _optree().tree_paths(tree, namespace="weft")
 
 
+def flatten_value(value: Any, modules: bool = True) -> tuple[list[Any], Any]:
+    """Return the leaves and the structure of a tree. Any other value is a leaf, and its structure is None."""
+    return flatten(value, modules=modules) if is_container(value) else ([value], None)
+
+
 def unflatten(structure: Any, leaves: list[Any]) -> Any:
-    """Rebuild the tree that :func:`flatten` or :func:`flatten_results` flattened, with other leaves."""
-    return structure.unflatten(leaves)
+    """Rebuild the value that was flattened, with other leaves."""
+    return leaves[0] if structure is None else structure.unflatten(leaves)
 
 
 def _slots_of(kind: type) -> tuple[str, ...]:

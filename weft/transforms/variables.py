@@ -25,7 +25,7 @@ from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.cell import read, write
 from weft.runtime.context import CONTEXT
 from weft.transforms.aliases import touch
-from weft.transforms.tree import arrays_in, flatten, is_container, is_module, unflatten
+from weft.transforms.tree import arrays_in, flatten, flatten_value, is_container, is_module, unflatten
 
 _IDENTITY = TABLE["identity"]
 
@@ -107,7 +107,7 @@ class Argument:
         """Return the gradients by the argument, in its structure. lead : further dimensions of each gradient, in front"""
         arrays = {n: wrap(gradients[n]) for n in dict.fromkeys(self.nodes) if n is not None}  # a shared parameter has one
         out = [zero(leaf, lead) if n is None else arrays[n] for n, leaf in zip(self.nodes, self.leaves, strict=True)]
-        return out[0] if self.structure is None else unflatten(self.structure, out)
+        return unflatten(self.structure, out)
 
     def directions(self, tangent: Any, what: str) -> dict[Node, Node]:
         """Return the tangent of each float leaf, from a tree like the argument. Tangents of other leaves are ignored."""
@@ -196,7 +196,7 @@ class Evaluated:
         if all(a is b for a, b in zip(nodes, self.nodes, strict=True)):
             return self.out
         leaves = [x if a is b else wrap(a) for x, a, b in zip(self.leaves, nodes, self.nodes, strict=True)]
-        return leaves[0] if self.structure is None else unflatten(self.structure, leaves)
+        return unflatten(self.structure, leaves)
 
     def shaped(self, nodes: Sequence[Node | None]) -> Any:
         """Return derivatives in the structure of the result; None is zero."""
@@ -204,7 +204,7 @@ class Evaluated:
             wrap(full(0, n.shape, n.dtype if n.dtype in INEXACT else DEFAULT.real) if d is None else d)
             for n, d in zip(self.nodes, nodes, strict=True)
         ]
-        return leaves[0] if self.structure is None else unflatten(self.structure, leaves)
+        return unflatten(self.structure, leaves)
 
 
 def evaluate(
@@ -225,7 +225,7 @@ def evaluate(
             raise TypeError(f"{what}: with has_aux=True it must return (value, aux), not {type(out).__name__}")
         out, aux = out
     out = check(out, what) if check is not None else out
-    leaves, structure = flatten(out) if is_container(out) else ([out], None)
+    leaves, structure = flatten_value(out)
     nodes = [as_node(x) for x in leaves]
     for a in arguments:
         out, aux, leaves = a.own(out), a.own(aux), [a.own(x) for x in leaves]

@@ -27,7 +27,7 @@ from weft.transforms.aliases import check_writable, touch
 from weft.transforms.rebinding import Rebinding
 from weft.transforms.trace import VmapTrace
 from weft.transforms.traced import is_made_in
-from weft.transforms.tree import flatten, flatten_results, is_container, is_module, unflatten
+from weft.transforms.tree import flatten, flatten_results, flatten_value, is_container, is_module, unflatten
 
 
 def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
@@ -118,7 +118,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
             None if leaf is None else wrap(_move(*next(remaining), place, size))
             for leaf, place in zip(leaves, places, strict=True)
         ]
-        return results[0] if structure is None else unflatten(structure, results)
+        return unflatten(structure, results)
 
     return mapped
 
@@ -140,7 +140,7 @@ def _map_argument(
     """Return the argument for one example, in which mapped Arrays are placeholders."""
     if axes is None or is_module(value):
         return value
-    leaves, structure = flatten(value, modules=False) if is_container(value) else ([value], None)
+    leaves, structure = flatten_value(value, modules=False)
     out = []
     for leaf, axis in zip(leaves, _axes_of_leaves(axes, value, leaves, what), strict=True):
         if axis is None or is_module(leaf) or isinstance(leaf, str | int | float) or leaf is None:
@@ -160,7 +160,7 @@ def _map_argument(
             handle = standing_for(leaf, example, lies(leaf, axis)) if example.shape else wrap(example)
             mapped.append(_Mapped(leaf, axis, handle, example, what))
         out.append(same[0] if same else mapped[-1].handle)
-    return out[0] if structure is None else unflatten(structure, out)
+    return unflatten(structure, out)
 
 
 def _refuse_aliases(mapped: list[_Mapped], changed: list[_Mapped], trace: VmapTrace, written: set[int], what: str) -> None:

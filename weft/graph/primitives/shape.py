@@ -263,7 +263,8 @@ CONCAT = _entry(
     "concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_vjp, batch_in_front("concat"),
     moves=True, at=read.concat, along=_where_equal,
 )
-RECOMPUTE = _entry(  # x, when the other operands are known: what is computed from it is not merged with what is computed from x
+# x itself, ready when all other operands are. It is a node of its own, so computations from it are not merged with those from x
+RECOMPUTE = _entry(
     "recompute", lambda x, *after: (x.shape, x.dtype), lambda x, *after: x,
     lambda g, out, x, *after: (g, *[None] * len(after)), lambda inputs, dims: (call.recompute(*inputs), dims[0]),
     view=True, same_memory=True, at=read.recompute, along=_recompute_along,

@@ -5,9 +5,10 @@ numbers to the kernels' dtypes, and executes a table of steps, each a kernel's a
 ``weft_run(inputs, outputs, arena)`` does the same with existing outputs, for Programs that Python steps cut into segments.
 A segment's table is built once and never written by a run, so two threads may run one Program at the same time.
 
-The check word of a step says what is checked after it. Bit 0: signals. The other bits: the Program's number of the step's first
-site plus one, if the step can report a fault (an index out of range), else 0. The fault record of a run is two words: a site
-number plus one, or 0, and the index. Kernels number their own sites; native code adds the first number and runs no further step.
+After each step, native code does the checks that the step's check word asks for. Bit 0: signals. The other bits are 0, or
+1 + the number of the step's first site if the step can report a fault (an index out of range). The fault record of a run has two
+words: 0, or 1 + the number of a site; and the index. A kernel counts its sites from 0, so native code adds the number of the
+first one. After a fault no further step runs.
 """
 
 from __future__ import annotations
