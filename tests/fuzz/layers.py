@@ -313,7 +313,7 @@ def mapped(g: Growth) -> str:
         "t[::-1]",
         "wf.scan(lambda h, s: (h + s, h * s), t.sum(axis=0) * 0, t)[1]", "wf.map(lambda s: wf.tanh(s), t)",
         "wf.cond(wf.isnan(t).any(), lambda s: s * 2, lambda s: wf.sin(s), t)", "wf.associative_scan(wf.maximum, t)",
-        "wf.while_loop(lambda s: s[0] < 3 - 2 * wf.isnan(t).any(), lambda s: (s[0] + 1, s[1] * 0.5 + t), (0, t))[1]",
+        "wf.while_loop(lambda s: s[0] < 3 - 2 * wf.isnan(t).any(), lambda s: (s[0] + 1, s[1] * 0.5 + t), (0, t), max_steps=4)[1]",
     )).format(w=w)
     axis = r.choice(("", ", in_axes=-1", ", out_axes=-1", ", in_axes=1"))
     if r.random() < 0.25:

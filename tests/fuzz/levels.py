@@ -29,7 +29,7 @@ from tests.kernel.evaluate import evaluate, shown
 from tests.kernel.verify import verify
 from weft.devices import get_device
 from weft.graph.calls import inline
-from weft.graph.loops import SCAN
+from weft.graph.loops import SCAN, UNBOUNDED
 from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT
 from weft.graph.primitives.table import SCALAR, bind, input_leaf, scalar_leaf
@@ -130,7 +130,7 @@ def _loop(scan: Node, operands: list[np.ndarray], check: bool) -> list[np.ndarra
     length = scan.params["length"]
     count = min(max(count, 0), length)
     nothing = [np.zeros(n.shape, n.dtype.numpy) for n in (*body.outputs[carries:], *body.inputs[:carries])]
-    rows: list[Any] = [nothing] * min(length, 64)
+    rows: list[Any] = [nothing] * (length if length < UNBOUNDED else 64)  # the others are bounded by the fuzzer's programs
     for t in reversed(range(count)) if scan.params["reverse"] else range(count):
         if scan.params["until"] and not state[0]:
             break
