@@ -467,3 +467,24 @@ def test_scipy_with_the_gradient_of_weft() -> None:
     value_and_grad = wf.jit(wf.value_and_grad(rosenbrock))
     result = scipy.optimize.minimize(lambda x: [np.asarray(v) for v in value_and_grad(wf.array(x))], np.zeros(4), jac=True)
     assert result.success and np.allclose(result.x, 1, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["LM", "Gauss-Newton"])
+def test_no_residuals(method: str) -> None:
+    for loss, found in ((lambda p: None, "None"), (lambda p: p[:0], "no elements")):
+        with pytest.raises(ShapeError, match=f"returns {found}"):
+            wf.optim.minimize(loss, wf.ones(2), method)
+
+
+def test_bounds_as_in_scipy_are_refused() -> None:
+    with pytest.raises(TypeError, match="tuple \\(lower, upper\\)"):
+        wf.optim.minimize(lambda p: (p**2).sum(), wf.ones(2), bounds=[(0, 1), (0, 10)])
+
+
+@pytest.mark.parametrize("method", ["SGD", "Adam", "BFGS", "L-BFGS"])
+def test_what_a_callback_writes_does_not_change_the_run(method: str) -> None:
+    def spoil(step: int, p: Any, loss: float) -> None:
+        p[...] = 50.0
+
+    found = [wf.optim.minimize(lambda p: ((p - 3) ** 2).sum(), wf.zeros(2), method, steps=5, callback=c) for c in (None, spoil)]
+    assert found[0].loss == found[1].loss and found[0].params.tolist() == found[1].params.tolist()

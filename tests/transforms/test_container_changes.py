@@ -369,3 +369,21 @@ def test_a_numpy_array_that_a_call_writes() -> None:
         warnings.simplefilter("ignore")
         assert [float(f(wf.ones(1))[0]) for _ in range(4)] == [1, 2, 3, 4]
     assert holder.table is table and table[0] == 4
+
+
+def test_stored_methods_of_containers() -> None:
+    """``pop = items.pop`` reaches the list, too."""
+    items: list[int] = [1, 2, 3]
+    pop = items.pop
+    f = wf.jit(lambda x: x + pop())
+    assert [float(f(0.0)) for _ in range(3)] == [3, 2, 1] and items == []
+    push = items.append
+
+    @wf.jit
+    def keep(x: Any, k: int) -> Any:
+        push(k)
+        return x * k
+
+    for k in (2, 1, 1, 3, 3):
+        keep(wf.ones(1), k)
+    assert items == [2, 1, 1, 3, 3] and {type(k) for k in items} == {int}

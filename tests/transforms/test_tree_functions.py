@@ -70,3 +70,9 @@ def test_ravel_of_modules_and_derivatives() -> None:
     np.testing.assert_allclose(slope.numpy(), want.numpy(), rtol=1e-6)
     rows = wf.vmap(lambda v: unravel(v)(x).sum())(wf.stack([vector, 2 * vector]))
     np.testing.assert_allclose(rows.numpy(), [float(unravel(v)(x).sum()) for v in (vector, 2 * vector)], rtol=1e-6)
+
+
+def test_reals_beside_complex_numbers() -> None:
+    vector, unravel = wf.tree.ravel([wf.array([1j]), 1.0])
+    a, b = unravel(vector)
+    assert a.tolist() == [1j] and float(b) == 1

@@ -28,6 +28,11 @@ class PI:
     safety : float
     least, most : float, the limits of the factor
 
+    Raises
+    ------
+    ValueError
+        A value is not positive, ``safety`` is above 1, or 1 does not lie between ``least`` and ``most``.
+
     References
     ----------
     Hairer, Nørsett and Wanner: Solving Ordinary Differential Equations I, chapter II.4. 1993.

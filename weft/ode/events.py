@@ -32,6 +32,11 @@ class Event:
     terminal : whether the solution ends at the root
     direction : 1 for roots at which g grows in the direction of integration, -1 for those at which it falls, 0 for both
 
+    Raises
+    ------
+    TypeError, ValueError
+        ``g`` is not a function, or ``direction`` is another number.
+
     Examples
     --------
     A ball that is dropped from a height of 5, until it hits the ground:

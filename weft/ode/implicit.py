@@ -36,6 +36,11 @@ class ImplicitRungeKutta(RungeKutta):
     ----------
     iterations : int, of Newton's method in each stage
 
+    Raises
+    ------
+    ValueError
+        ``iterations`` is not an int of at least 1.
+
     Examples
     --------
     >>> import weft as wf
@@ -105,6 +110,11 @@ class ImplicitEuler(ImplicitRungeKutta):
     Parameters
     ----------
     iterations : int, of Newton's method in each stage
+
+    Raises
+    ------
+    ValueError
+        ``iterations`` is not an int of at least 1.
     """
 
     tableau = tableaus.IMPLICIT_EULER
@@ -117,6 +127,11 @@ class Kvaerno3(ImplicitRungeKutta):
     Parameters
     ----------
     iterations : int, of Newton's method in each stage
+
+    Raises
+    ------
+    ValueError
+        ``iterations`` is not an int of at least 1.
     """
 
     tableau = tableaus.KVAERNO3
@@ -129,6 +144,11 @@ class Kvaerno5(ImplicitRungeKutta):
     Parameters
     ----------
     iterations : int, of Newton's method in each stage
+
+    Raises
+    ------
+    ValueError
+        ``iterations`` is not an int of at least 1.
     """
 
     tableau = tableaus.KVAERNO5

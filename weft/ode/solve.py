@@ -122,6 +122,10 @@ def solve(
         control = PI() if solver.error_order else ConstantSteps()
     if isinstance(control, PI) and not solver.error_order:
         raise ValueError(f"solve: {type(solver).__name__} does not estimate its error: use control=ConstantSteps()")
+    if not (events is None or isinstance(events, Event | tuple | list)):
+        raise TypeError(f"solve: events is {short(events)}, but must be an Event or a sequence of them")
+    if save is not None and not callable(save):
+        raise TypeError(f"solve: save is {short(save)}, but must be a function (t, y, args)")
     watched = () if events is None else (events,) if isinstance(events, Event) else tuple(events)
     if not all(isinstance(e, Event) for e in watched):
         raise TypeError("solve: events must be an Event or a sequence of them")

@@ -107,7 +107,7 @@ def pair_of_slopes(f: Any, layout: Layout, y0: Any, args: Any) -> PairOfSlopes:
 def pack_result(out: Any, layout: Layout, what: str) -> Array:
     """Return what the user's function returned as one array."""
     leaves, structure = flatten_value(out)
-    if structure != layout.structure:
+    if structure != layout.structure or out is None:
         raise TypeError(
             f"solve: {what} returns {short(structure) if structure else type(out).__name__}, but must return a tree like y0: "
             f"{short(layout.structure) if layout.structure else 'one array'}"

@@ -101,7 +101,8 @@ def minimize(
     ----------
     loss : function (params) or, with ``data``, (params, batch) that returns one number; for GaussNewton and LevenbergMarquardt an
         array or a tree of residuals. It is traced once or twice for a run, not called at each step, so it cannot read values
-    params : tree of arrays and numbers (dict, list, tuple, dataclass, Module), or one of them. Float leaves are changed
+    params : tree of arrays and numbers (dict, list, tuple, dataclass, Module), or one of them. Float leaves are changed;
+        an array that stands in two places is one variable
     method : "L-BFGS", "BFGS", "Gauss-Newton", "Levenberg-Marquardt", the name of an optimizer, or an instance:
         :class:`LBFGS`, :class:`BFGS`, :class:`GaussNewton`, :class:`LevenbergMarquardt`, or any :class:`Optimizer`, which goes
         on with its state if it has one
@@ -201,7 +202,8 @@ def _drive(
                 shown = now
                 _show(f"step {done}/{steps}  loss {float(state.loss):.6g}", is_last)
             if callback is not None and (is_last or done % every == 0):
-                if callback(done, run.rebuild(state.x), float(state.loss)):
+                shown_params = tree_map(lambda x: x.copy() if isinstance(x, Array) else x, run.rebuild(state.x))
+                if callback(done, shown_params, float(state.loss)):  # what it writes does not change the run
                     message = f"the callback ended the run after {done} steps"
             if interrupt.to_stop and not message:
                 message = f"Ctrl-C ended the run after {done} steps"
@@ -303,8 +305,8 @@ class _Searching:
         if bounds is not None:
             if not method.has_bounds:
                 _refuse_bounds(method)
-            if not isinstance(bounds, tuple | list) or len(bounds) != 2:
-                raise TypeError("minimize: bounds must be (lower, upper), each None, a number or a tree like params")
+            if not isinstance(bounds, tuple) or len(bounds) != 2:  # a list may be SciPy's, of a pair for each parameter
+                raise TypeError("minimize: bounds must be a tuple (lower, upper), each None, a number or a tree like params")
             lower, upper = variables.bound(bounds[0], "lower"), variables.bound(bounds[1], "upper")
             if not bool((lower <= upper).all()):
                 raise ValueError("minimize: a lower bound is above the upper bound, or not a number")

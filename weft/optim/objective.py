@@ -129,7 +129,11 @@ class Loss:
     def residuals(self, params: Any, *batch: Any) -> Array:
         """Return all residuals as one vector."""
         out, _ = self.both(params, *batch)
-        return ravel(out)[0]
+        vector = out if out is None else ravel(out)[0]
+        if vector is None or not vector.size:
+            found = "None" if out is None else "no elements"
+            raise ShapeError(f"minimize: the loss returns {found}, but must return the residuals")
+        return vector
 
 
 def epsilon(x: Array) -> float:

@@ -102,6 +102,8 @@ class StaticKey:
             if type(x.__self__).__module__ == "weft.functions.support.arguments":
                 return (kind, id(x.__func__))  # one of weft's functions, whose caches are no state of the program
             return (kind, self.of(x.__func__), self.of(x.__self__))
+        if isinstance(x, types.BuiltinMethodType) and records.record_for(x.__self__) is not None:
+            return (kind, x.__name__, self.of(x.__self__))  # such as ``push = items.append``
         if isinstance(x, types.FunctionType):
             return self._function(x)
         if isinstance(x, types.ModuleType):

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.array import Array, Scalar, own, wrap
 from weft.array.convert import as_node
-from weft.dtypes.formats import DEFAULT, promote
+from weft.dtypes.formats import COMPLEX, DEFAULT, promote
 from weft.errors import ShapeError, short
 from weft.graph.primitives.call import call, cast, reshape, slice_axis
 from weft.graph.primitives.table import constant
@@ -117,7 +117,8 @@ def ravel(tree: Any) -> tuple[Array, Callable[[Any], Any]]:
             raise ShapeError(f"unravel: the vector has shape {node.shape}, but the tree has {ends[-1]} elements")
         out = []
         for (start, stop), (shape, kind), writable in zip(pairwise(ends), kinds, is_writable, strict=True):
-            part = cast(reshape(slice_axis(node, 0, start, stop), shape), kind)
+            part = reshape(slice_axis(node, 0, start, stop), shape)
+            part = cast(call.real(part) if part.dtype in COMPLEX and kind not in COMPLEX else part, kind)
             out.append(own(part) if writable else wrap(part))
         return trees.unflatten(structure, out)
 
