@@ -136,12 +136,13 @@ def differences(f: Function, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, 
 @pytest.mark.parametrize("trial", range(40))
 def test_nestings_agree(trial: int) -> None:
     r = random.Random(SEED + trial)
-    names, f = program(r)
     order = r.choice((1, 2, 2, 3))
-    generator = np.random.default_rng(SEED + trial)
-    x, *vs = generator.uniform(-0.9, 0.9, (order + 1, N))
+    x, *vs = np.random.default_rng(SEED + trial).uniform(-0.9, 0.9, (order + 1, N))
     directions = [wf.array(v) for v in vs]
     kinds, others = (r.choices(list(DIRECTIONAL), k=order) for _ in range(2))
+    names, f = program(r)
+    while not np.isfinite(along(["double vjp"] * order, f, directions)(wf.array(x)).numpy()).all():
+        names, f = program(r)  # powers of powers overflow: the sum of an infinity and its opposite depends on the order
     print("seed", SEED, names, kinds, others)
     got = along(kinds, f, directions)(wf.array(x)).numpy()
     again = along(others, f, directions)(wf.array(x)).numpy()
