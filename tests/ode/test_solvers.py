@@ -47,7 +47,7 @@ def test_order(solver: Any, draw: Any) -> None:
                             rtol=1e-9, atol=1e-12)
             squares[k] += float(np.mean((np.asarray(got.ys)[:: 1 << k] - want) ** 2))
             assert int(got.steps) == coarsest << k
-    errors = [float(e) for e in np.sqrt(squares / 6) if e > 1e-11]  # below, the error of the reference counts
+    errors = [float(e) for e in np.sqrt(squares / 6) if e > 1e-12]  # below, the error of the reference counts
     assert len(errors) > 1
     assert max(slopes(errors)) > solver.order - 0.5, errors
 

@@ -1,4 +1,4 @@
-"""Tableaus fulfil the conditions of their order: one equation for each rooted tree (Hairer, Nørsett and Wanner I, chapter II.2)."""
+"""Tableaus fulfil the conditions of their order, one for each rooted tree (Hairer, Nørsett and Wanner I, chapter II.2)."""
 
 from __future__ import annotations
 
