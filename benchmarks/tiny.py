@@ -2,11 +2,11 @@
 
     python benchmarks/tiny.py [--rounds 3] [--threads 2] [--libraries weft jax] [--only Lorenz] [--json FILE]
 
-Needs an environment with weft and the other libraries. As in ``training.py``, each library has a process of its own, and they take
-turns at every case. A training step is the forward pass, the mean squared error, its gradient, and gradient descent in place; a
-call is timed from Python, with arrays that are ready. All libraries start from the same weights and data, and their results after
-the same calls are compared. PyTorch runs as it is and under ``torch.compile``; the faster one counts. Solvers have equal tolerances,
-and their errors against DOP853 at 1e-12 are reported.
+Needs an environment with weft and the other libraries. As in ``training.py``, each library has a process of its own, and they
+take turns at every case. A training step is the forward pass, the mean squared error, its gradient, and gradient descent in
+place; a call is timed from Python, with arrays that are ready. All libraries start from the same weights and data, and their
+results after the same calls are compared. PyTorch runs as it is and under ``torch.compile``; the faster one counts. Solvers have
+equal tolerances, and their errors against DOP853 at 1e-12 are in the JSON file.
 """
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ def weft_program(problem: Net | Lorenz) -> Program:
 
     @wf.jit
     def call(p: list, x: Any, y: Any) -> Any:
-        return step(p, x, y) if problem.steps == 1 else wf.scan(lambda _, k: (None, step(p, x, y)), None, length=problem.steps)[1][-1]
+        if problem.steps == 1:
+            return step(p, x, y)
+        return wf.scan(lambda _, k: (None, step(p, x, y)), None, length=problem.steps)[1][-1]
 
     return lambda: call(p, x, y), lambda: np.concatenate([w.numpy().ravel() for w in p])
 

@@ -1,6 +1,8 @@
 """Warm calls of jitted functions: no Python between the arguments and the result, and the slow way where it is needed."""
 
 import gc
+import itertools
+import random
 import sys
 import threading
 
@@ -9,6 +11,8 @@ import pytest
 
 import weft as wf
 from weft.runtime import execute
+
+SEED = int(np.random.SeedSequence().generate_state(1)[0])  # fresh each run
 
 
 def python_calls(f, *args):
@@ -341,3 +345,174 @@ def test_views_take_the_fast_path_unless_layout_state_or_writes_forbid_it():
         w[...] = w + b
         np.testing.assert_allclose(total.numpy(), b.sum(), rtol=1e-5)
         np.testing.assert_allclose(state.numpy(), w, rtol=1e-5)
+
+
+class Setting:
+    rate = 0.5
+
+
+def draw_tree(r, depth=0):
+    """Return a function that makes a tree from an iterator of arrays: lists, tuples, dicts, floats and None around them."""
+    kind = r.choice(["array"] * (2 + 2 * depth) + ["list", "tuple", "dict", "dict", "none", "float"])
+    if kind in ("list", "tuple", "dict"):
+        parts = [draw_tree(r, depth + 1) for _ in range(r.randint(0, 3))]
+        if kind == "dict":
+            names = r.sample("abcde", len(parts))
+            return lambda arrays: {name: part(arrays) for name, part in zip(names, parts, strict=True)}
+        return lambda arrays: (list if kind == "list" else tuple)(part(arrays) for part in parts)
+    if kind == "none":
+        return lambda arrays: None
+    return (lambda arrays: next(arrays)) if kind == "array" else (lambda arrays: 1.5)
+
+
+def leaves_of(tree):
+    if isinstance(tree, dict):
+        return [x for item in tree.values() for x in leaves_of(item)]
+    return [x for item in tree for x in leaves_of(item)] if isinstance(tree, list | tuple) else [tree]
+
+
+class World:
+    """Arrays of weft or of NumPy, a function of trees of them that reads and writes arguments and captured arrays, and events."""
+
+    def __init__(self, seed, make):
+        r = random.Random(seed)
+        values = np.random.default_rng(seed)
+        self.make = lambda: make(values.normal(size=4).astype(np.float32))
+        self.captured = [self.make() for _ in range(r.randint(0, 3))]
+        self.setting = Setting()
+        trees = [draw_tree(r) for _ in range(r.randint(1, 3))]
+        arrays = (self.make() for _ in itertools.count())
+        self.args = [tree(arrays) for tree in trees]
+        count = len([x for x in leaves_of(self.args) if getattr(x, "shape", ()) == (4,)]) + len(self.captured)
+        written = [r.random() < 0.6 for _ in range(count)]
+        result, which = draw_tree(r), r.sample(range(99), r.randint(0, 3))
+        captured, setting = self.captured, self.setting
+
+        self.names = "pqr"[: r.randint(0, len(trees))]  # of the last arguments
+
+        def f(*args, **named):
+            found = [x for x in leaves_of([*args, *named.values()]) if getattr(x, "shape", ()) == (4,)] + captured
+            if not found:
+                return None
+            total = sum(found[1:], found[0]) * setting.rate
+            given = len(found) - len(captured)
+            out = [found[k % given] if given and k % 4 == 0 else total * (0.25 + k) for k in which]
+            for x, is_written in zip(found, written, strict=False):
+                if is_written:
+                    x *= 0.75
+                    x += total * 0.125
+            return result(itertools.chain(out, (total + k for k in itertools.count())))
+
+        self.f, self.kept = f, []
+
+    def call(self, f):
+        first = len(self.args) - len(self.names)
+        return f(*self.args[:first], **dict(zip(self.names, self.args[first:], strict=True)))
+
+    def arrays(self):
+        return [x for x in leaves_of(self.args) if getattr(x, "shape", ()) == (4,)] + self.captured
+
+    def event(self, r):
+        """Keep a copy, a view or a pending result, replace an array, or change the setting."""
+        kinds = ["copy", "view", "read view", "pending", "replaced", "rate", "dropped", "shared", "memory"]
+        kind = r.choice(kinds + ["nothing"] * 6)
+        arrays = self.arrays()
+        x = arrays[r.randrange(len(arrays))] if arrays else None
+        if kind == "rate":
+            self.setting.rate = r.choice([0.5, 0.25])
+        elif kind == "dropped":
+            self.kept.clear()
+        elif x is None:
+            return
+        elif kind == "copy":
+            self.kept.append(x.copy())
+        elif kind in ("view", "read view"):
+            self.kept.append(x[1:])
+            if kind == "read view":
+                self.kept.append(self.kept[-1] + 1)
+        elif kind == "pending":
+            self.kept.append(x * 2 + 1)
+        elif kind == "memory":
+            self.kept.append(np.array(x))
+        elif kind in ("replaced", "shared"):
+            self.args = _replaced(self.args, x, self.make() if kind == "replaced" else arrays[r.randrange(len(arrays))])
+
+    def show(self, results):
+        return [np.asarray(x) for x in [*leaves_of(results), *self.arrays(), *self.kept] if getattr(x, "shape", ()) == (4,)]
+
+
+def _replaced(tree, old, new):
+    if isinstance(tree, dict):
+        return {name: _replaced(x, old, new) for name, x in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(_replaced(x, old, new) for x in tree)
+    return new if tree is old else tree
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what shares memory changes from call to call
+@pytest.mark.parametrize("trial", range(60))
+def test_trees_and_writes_without_python(trial):
+    """Random functions that write, in a random sequence of events, have NumPy's results; without events they need no Python."""
+    seed = SEED + trial
+    print("seed", seed)
+    ours, theirs = World(seed, wf.array), World(seed, np.array)
+    jitted = wf.jit(ours.f)
+    for _ in range(4):
+        got, want = ours.call(jitted), theirs.call(theirs.f)
+    del got
+    got, names = python_calls(ours.call, jitted)
+    assert "__call__" not in names, names
+    want = theirs.call(theirs.f)
+    for a, b in zip(ours.show(got), theirs.show(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    choices = random.Random(seed), random.Random(seed)
+    for _ in range(30):
+        for world, r in zip((ours, theirs), choices, strict=True):
+            world.event(r)
+        got, want = ours.call(jitted), theirs.call(theirs.f)
+        for a, b in zip(ours.show(got), theirs.show(want), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_structures_that_differ_take_the_slow_way():
+    p = {"a": wf.ones(3), "b": [wf.ones(3), None]}
+    f = wf.jit(lambda p: {"sum": p["a"] + 2 * p["b"][0], "rest": (p["a"], None)})
+    warm(f, p)
+    q = {"b": [wf.ones(3), None], "a": wf.zeros(3)}
+    np.testing.assert_array_equal(f(q)["sum"].numpy(), [2, 2, 2])
+    np.testing.assert_array_equal(f({"a": wf.zeros(3), "b": (wf.ones(3), None)})["sum"].numpy(), [2, 2, 2])
+    np.testing.assert_array_equal(f({"a": wf.zeros(3), "b": [wf.ones(3), 1]})["sum"].numpy(), [2, 2, 2])
+    with pytest.raises(KeyError):
+        f({"a": wf.zeros(3)})
+
+
+def test_a_fault_leaves_written_arguments_as_they_were():
+    p, rows = [wf.arange(4.0), wf.ones(3)], wf.array([0, 1])
+
+    @wf.jit
+    def f(p, rows):
+        p[1] *= 2
+        picked = p[0][rows]
+        p[0] += 1
+        return picked
+
+    warm(f, p, rows)
+    before = [x.numpy().copy() for x in p]
+    with pytest.raises(IndexError, match="9"):
+        f(p, wf.array([0, 9]))
+    for x, y in zip(p, before, strict=True):
+        np.testing.assert_array_equal(x.numpy(), y)
+
+
+def test_written_arguments_keep_their_memory():
+    p = [wf.ones(1000), wf.zeros(1000)]
+
+    @wf.jit
+    def f(p):
+        p[0] += 1
+        p[1] += p[0]
+
+    warm(f, p)
+    addresses = [x._node.value.address for x in p]
+    f(p)
+    assert [x._node.value.address for x in p] == addresses

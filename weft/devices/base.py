@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from weft.devices.faults import IndexFault
-from weft.devices.native_protocols import PreparedCall, SmallOperationContext, SmallWork, WarmCallContext, WarmTable, WatchRow
+from weft.devices.native_protocols import (
+    PreparedCall,
+    SmallOperationContext,
+    SmallWork,
+    WarmCall,
+    WarmCallContext,
+    WarmTable,
+    WatchRow,
+)
 from weft.dtypes.formats import Format
 
 if TYPE_CHECKING:  # importing weft need not import its compiler
@@ -136,10 +144,7 @@ class WarmCalls(Protocol):
 
     def install_warm_calls(self, cls: type, table: str, world: WarmCallContext) -> None: ...
 
-    def warm_table(
-        self, run: Run, structures: int, watch: Sequence[WatchRow], arguments: Sequence[tuple], inputs: Sequence[tuple],
-        node: dict[str, Any], array: tuple[type, dict[str, Any]],
-    ) -> WarmTable: ...
+    def warm_table(self, table: WarmCall) -> WarmTable | None: ...
 
     def watched(self, rows: Sequence[WatchRow]) -> Callable[[], bool]: ...
 

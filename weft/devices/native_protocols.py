@@ -2,10 +2,6 @@
 
 A native function for small operations returns None, and Python takes over, unless its arrays are materialised and own their
 content and the thread has no active trace, gradient or profile.
-
-For a jitted call, a row of ``arguments`` describes a valid argument: ("array" or "value", shape, dtype), ("float", None, None),
-or ("same", object, None). A row of ``inputs`` locates an input of the program: ("array" or "number", argument index, None),
-("cell", cell, the node it must hold), or ("fixed", buffer, None).
 """
 
 from __future__ import annotations
@@ -112,7 +108,9 @@ class WarmCallContext(NamedTuple):
     local, inside : thread-local state, and the name of its attribute that must be 0 (nothing is traced)
     structure, counter : the object whose attribute ``counter`` must be unchanged
     array, value, node : the classes ndarray, Scalar and Node
-    scalar : the primitive of nodes that hold Python numbers
+    scalar, constant : the primitives of nodes that hold Python numbers, and of constants
+    logs : a dict that must be empty if a call writes arrays
+    node_slots, array_slots : initial values of the slots of a new node, without shape and dtype, and of a new array
     slow : the Python function to fall back to
     """
 
@@ -124,7 +122,45 @@ class WarmCallContext(NamedTuple):
     value: type
     node: type
     scalar: Any
+    constant: Any
+    logs: dict[Any, Any]
+    node_slots: dict[str, Any]
+    array_slots: dict[str, Any]
     slow: Callable[..., Any]
+
+
+Place = tuple[Any, Any, Any, int, int]
+
+
+class WarmCall(NamedTuple):
+    """What a native call of one signature compares, reads, writes and returns.
+
+    run : the executable
+    structures : the valid value of the context's ``counter``
+    uses : an array of one integer, which counts the native calls
+    arguments, names : the number of all arguments, and the names of the last ones, None if all are positional
+    places : the arguments and, behind them, the items of their containers: ("array" or "value", shape, dtype, 0, 0),
+        ("float", None, None, 0, 0), ("same", object, None, 0, 0), (list or tuple, None, None, first item, number of items), or
+        (dict, tuple of keys, None, first item, number of items)
+    watch : the objects that must be unchanged
+    inputs : the Program's inputs: ("array" or "number", number of a place, None), ("cell", cell, the node it must hold), or
+        ("fixed", buffer or number, None)
+    written : (input, output, references to the node, references to the buffer) of each array that the Program overwrites if there
+        are no other references
+    result : the result and, behind it, the items of its containers: ("output", class, (shape, dtype), number of the output, 0),
+        ("given", None, None, number of a place, 0), or rows as in ``places``, where "same" is a constant
+    """
+
+    run: Any
+    structures: int
+    uses: Any
+    arguments: int
+    names: tuple[str, ...] | None
+    places: Sequence[Place]
+    watch: Sequence[WatchRow]
+    inputs: Sequence[tuple[str, Any, Any]]
+    written: Sequence[tuple[int, int, int, int]]
+    result: Sequence[Place]
 
 
 class WarmTable(Protocol):

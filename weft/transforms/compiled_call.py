@@ -1,10 +1,10 @@
 """CompiledCall: a traced and compiled call, and the fast paths through it.
 
-The second call with plain arrays makes a table that describes arguments, result and captured cells to the device; later calls run
-without Python until a guard fails. Calls that write run in Python. They compare the current state with lists prepared by the call
-before, one C-level comparison for all captured cells: their nodes are those of the last call, the nodes to be written have no
-other references, the Program wrote in place. Each node has a buffer of its own, so every reference to a content is a reference to
-its node, and a node's reference count shows whether its buffer may be donated.
+The second call with plain arrays, or lists, tuples and dicts of them, makes a table that describes arguments, results, captured
+cells and written arrays to the device; later calls run without Python until a guard fails. Calls in Python compare the current
+state with lists prepared by the call before, one C-level comparison for all captured cells: their nodes are those of the last
+call, the nodes to be written have no other references, the Program wrote in place. Each node has a buffer of its own, so every
+reference to a content is a reference to its node, and a node's reference count shows whether its buffer may be donated.
 
 Results that share memory share it as without jit. Results that overlap no other result and whose common array is gone become
 arrays of their own. NumPy arguments are copied in, and get what was written to them after the call.
@@ -16,7 +16,7 @@ import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from sys import getrefcount
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import getweakrefcount
 
 import numpy as np
@@ -25,12 +25,12 @@ from weft.array import Array, Scalar, holding, ndarray, own, wrap
 from weft.array.convert import as_node
 from weft.array.numpy_methods import lies
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE, Run, WarmCalls
-from weft.devices.native_protocols import WarmCallContext, WarmTable, WatchRow
+from weft.devices.native_protocols import Place, WarmCall, WarmCallContext, WarmTable, WatchRow
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.runtime import execute
 from weft.runtime.auto_device import PlacedProgram
-from weft.runtime.cell import VIEW_READS
+from weft.runtime.cell import VIEW_READS, WRITE_LOGS
 from weft.runtime.context import CONTEXT
 from weft.transforms.call import Call, settings
 from weft.transforms.content import StaticKey
@@ -43,6 +43,7 @@ MISS = object()
 _NUMBER, _SAME = "number", "same"  # kinds of arguments that are not Arrays
 _NONE: Mapping[int, Array] = {}
 _NOTHING: dict[str, Any] = {}
+_CONSTANTS = (type(None), bool, int, float, str)
 _installed: set[type] = set()
 _node_of = attrgetter("_node")
 _WRAPPERS: dict[type, Callable[[Node], Any]] = {ndarray: own, Scalar: wrap, float: lambda node: wrap(node).item()}
@@ -56,6 +57,8 @@ def _free_count() -> int:
 
 
 _FREE = _free_count()
+_HOLDERS = 3  # references to a captured cell's node, and to its buffer: its owner, and two lists of a CompiledCall
+_USED, _TABLES, _MAX_WAIT = 8, 4, 255  # see CompiledCall.warm
 
 
 class CompiledCall:
@@ -78,7 +81,8 @@ class CompiledCall:
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (their last contents), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
         # the run; the cells that it changes, and whether their buffers may be donated
-        "_run", "_warm", "_watched", "_state", "_states", "_keep", "_state_nodes", "_expected_counts", "_followed",
+        "_run", "_warm", "_seen", "_uses", "_unused", "_waited",
+        "_state", "_states", "_keep", "_state_nodes", "_expected_counts", "_followed",
         "_state_buffers", "_state_start",
         # the results for the caller
         "_result_rows", "_derived", "_returned_inputs", "_result_count", "_structure", "_single",
@@ -144,10 +148,20 @@ class CompiledCall:
         self._has_writes = bool(self._writes or self._survivors)
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._prepare_state(traced)
-        plain = self._single and self.quick and self.tree is None and not self._ints and not self._tape
-        self.is_plain = plain and not self._has_writes and not self._returned_inputs
         self._warm: Any = None
-        self._watched: Sequence[Record] = ()  # the records from which ``_warm`` was made
+        self._seen: tuple[Any, Any, Any] = ((), (), None)  # records, numbers and names from which ``_warm`` was made
+        self._uses = np.zeros(1, np.int64)  # native calls by the last table
+        self._unused = self._waited = 0  # tables in a row with few native calls; calls in Python since the last table
+        simple = self.quick and not (self._ints or self._survivors or self._returned_inputs or traced.sets or self._derived)
+        self.is_plain = simple and self._overwrites_all(len(graph.outputs))
+
+    def _overwrites_all(self, outputs: int) -> bool:
+        """Return whether each output of the Program is one new array of the result or takes the memory of one written input."""
+        made = [row[1] for row in self._result_rows if row[0] == "out" and row[-1] in (own, wrap)]
+        others = [kind for kind, k, *_ in self._result_rows if kind == "leaf" or (kind == "static" and type(k) in _CONSTANTS)]
+        written = [k for target, kind, k, _, _, i in self._writes if kind == "out" and (i >= 0 or isinstance(target, int))]
+        complete = len(made) + len(others) == len(self._result_rows) and len(written) == len(self._writes)
+        return complete and sorted([*made, *written]) == list(range(outputs))
 
     def bound(self, leaves: Sequence[Any], content: StaticKey) -> CompiledCall:
         """Return an entry for the objects and arrays in ``content``: itself if they are the same, else a rebound copy."""
@@ -231,8 +245,13 @@ class CompiledCall:
         self.count = count
         return True
 
-    def warm(self, structures: int) -> Any:
-        """Return the table for native warm calls (see ``weft.devices.native_protocols``), None if a call needs Python."""
+    def warm(self, structures: int, args: Sequence[Any], names: tuple[str, ...] | None) -> Any:
+        """Return the table for native warm calls (see ``weft.devices.native_protocols``), None if a call needs Python.
+
+        args, names : arguments of a call that :meth:`fast` has run, and the names of the last ones; None: all are positional
+
+        A table costs as much as many calls. After some tables with few native calls, more and more calls go by before the next.
+        """
         watch = [record.watch() for record in self.held.content.untold]
         if None in watch:
             return None
@@ -240,31 +259,61 @@ class CompiledCall:
         program = 0 if run is None else run.direct()
         if run is None or not program:
             return None
-        cached, records = self._warm, self.held.content.records
-        if cached is None or not cached.serves(program, structures, self._nodes) or records is not self._watched:
-            self._watched = records
-            self._warm = cached = self._table(run, structures, [row for rows in watch for row in rows or ()])
-        return cached
+        cached, seen = self._warm, (self.held.content.records, self.held.numbers, names)
+        if cached is not None and cached.serves(program, structures, self._nodes):
+            if seen[0] is self._seen[0] and seen[1] is self._seen[1] and names == self._seen[2]:
+                return cached
+        self._warm = None
+        if self._waited < min((1 << max(0, self._unused - _TABLES)) - 1, _MAX_WAIT):
+            self._waited += 1
+            return None
+        self._unused = 0 if self._uses[0] >= _USED else self._unused + 1
+        self._waited = self._uses[0] = 0
+        self._seen = seen
+        self._warm = self._table(run, structures, [row for rows in watch for row in rows or ()], args, names)
+        return self._warm
 
-    def _table(self, run: Run, structures: int, watch: Sequence[WatchRow]) -> WarmTable | None:
+    def _table(
+        self, run: Run, structures: int, watch: Sequence[WatchRow], args: Sequence[Any], names: tuple[str, ...] | None,
+    ) -> WarmTable | None:
         """Return the table, None if the device makes no warm calls. watch : comparisons that detect changed contents"""
         device = execute.device()
-        if not isinstance(device, WarmCalls):
+        if not isinstance(device, WarmCalls) or any([node.op is CONSTANT for node in self._state_nodes]):
             return None
-        arguments = [
-            ("float", None, None) if s[0] is _NUMBER
-            else ("same", s[1], None) if s[0] is _SAME
-            else ("array" if s[2] is ndarray else "value", *s[:2])
-            for s in self._specs
-        ]
+        places, leaves = _places(args, self._specs, self.tree is not None)
+        result = None if places is None else self._result_places(leaves)
+        if places is None or result is None:
+            return None
+        numbers = self._all_numbers([None] * len(leaves)) or []
         inputs = [
-            *[("array", k, None) for k in self._arrays], *[("number", k, None) for k in self._scalars],
+            *[("array", leaves[k], None) for k in self._arrays],
+            *[("number", leaves[k], None) if k < len(leaves) else ("fixed", numbers[k], None) for k in self._scalars],
             *[("cell", cell, node) for cell, node in zip(self._cells, self._nodes, strict=True)],
             *[("fixed", value, None) for value in self._fixed],
         ]
-        _, shape, dtype, kind = self._single
-        node = {"op": INPUT, "inputs": (), "params": _NOTHING, "shape": shape, "dtype": dtype, "where": None, "holder": None}
-        return device.warm_table(run, structures, watch, arguments, inputs, node, (kind, {"_base": None, "_trace": None}))
+        written = [
+            (self._arrays.index(target), k, 1, 1) if i < 0 else (self._start + i, k, _HOLDERS, _HOLDERS)
+            for target, _, k, _, _, i in self._writes
+        ]
+        return device.warm_table(WarmCall(run, structures, self._uses, len(args), names, places, watch, inputs, written, result))
+
+    def _result_places(self, leaves: Sequence[int]) -> Sequence[Place] | None:
+        """Return the rows of ``WarmCall.result``, None if the result contains other objects than lists, tuples and dicts.
+
+        leaves : the places of the leaves of the arguments
+        """
+        parts: list[Any] = []
+        for kind, k, shape, dtype, make in self._result_rows:
+            if kind == "out":
+                parts.append(_Part(("output", Scalar if make is wrap else ndarray, (shape, dtype), k, 0)))
+            elif kind == "static":
+                parts.append(_Part(("same", k, None, 0, 0)))
+            elif k < len(leaves):
+                parts.append(_Part(("given", None, None, leaves[k], 0)))
+            else:
+                return None
+        rows: list[Any] = []
+        return rows if _lay_out(rows, [unflatten(self._structure, parts)], _part_row) else None
 
     def fast(self, args: Sequence[Any]) -> Any:
         """Run with these Arrays and numbers, or return MISS if anything differs from the compiled call."""
@@ -405,6 +454,7 @@ class CompiledCall:
 
         ``cells``: the leaves, those in ``_bases`` replaced by the cells that they view
         """
+        self._warm = None  # its references to nodes of captured cells
         keep = self._keep
         if keep is not None and (
             self._followed != VIEW_READS[0] or list(map(getrefcount, self._state_nodes)) != self._expected_counts
@@ -484,6 +534,63 @@ class CompiledCall:
         return whole[0] if not self._argument_sets else (whole[0], *whole[1 + len(self._sets) :])
 
 
+class _Part(NamedTuple):
+    """A result in the place that it has in the structure of all results."""
+
+    row: Place
+
+
+def _part_row(_: int, part: Any) -> Place | None:
+    return ("same", None, None, 0, 0) if part is None else part.row if type(part) is _Part else None
+
+
+def _places(args: Sequence[Any], specs: Sequence[Any], trees: bool) -> tuple[Sequence[Place] | None, list[int]]:
+    """Return the rows of ``WarmCall.places``, and the places of the leaves. None: an argument contains other containers.
+
+    trees : whether containers are trees, so that None is no leaf
+    """
+    rows: list[Any] = []
+    found: list[int] = []
+
+    def leaf_row(place: int, x: Any) -> Place | None:
+        if x is None and trees:
+            return "same", None, None, 0, 0
+        if len(found) == len(specs):
+            return None
+        a, b, kind = specs[len(found)]
+        row: Place = ("float", None, None, 0, 0)
+        if a is _SAME:
+            row = "same", b, None, 0, 0
+        elif a is not _NUMBER:
+            row = "array" if kind is ndarray else "value", a, b, 0, 0
+        found.append(place)
+        return row
+
+    complete = _lay_out(rows, args, leaf_row) and len(found) == len(specs)
+    return (rows if complete else None), found
+
+
+def _lay_out(rows: list[Any], items: Sequence[Any], row_of: Callable[[int, Any], Place | None]) -> bool:
+    """Append the rows of items, then those of the items in lists, tuples and dicts. Leaves are visited in the order of a tree.
+
+    row_of : returns the row of a leaf at a place, or None if there is none, which makes the result False
+    """
+    first = len(rows)
+    rows += [None] * len(items)
+    for k, x in enumerate(items, first):
+        kind = type(x)
+        if kind in (list, tuple, dict):
+            inside = list(x.values()) if kind is dict else x
+            rows[k] = kind, tuple(x) if kind is dict else None, None, len(rows), len(inside)
+            if not _lay_out(rows, inside, row_of):
+                return False
+        else:
+            rows[k] = row_of(k, x)
+            if rows[k] is None:
+                return False
+    return True
+
+
 def _set_value(record: Record, place: Any, value: Any) -> None:
     """Set a value at a place of ``Swap.changes``."""
     if isinstance(place, Content):
@@ -505,5 +612,9 @@ def install(cls: type, slow: Callable[..., Any]) -> None:
     device = execute.device()
     if cls not in _installed and isinstance(device, WarmCalls):
         _installed.add(cls)
-        world = WarmCallContext(CONTEXT, "transform_depth", Structure, "count", ndarray, Scalar, Node, SCALAR, slow)
+        node_slots = {"op": INPUT, "inputs": (), "params": _NOTHING, "where": None, "holder": None}
+        world = WarmCallContext(
+            CONTEXT, "transform_depth", Structure, "count", ndarray, Scalar, Node, SCALAR, CONSTANT, WRITE_LOGS, node_slots,
+            {"_base": None, "_trace": None}, slow,
+        )
         device.install_warm_calls(cls, "_warm", world)

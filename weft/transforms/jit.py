@@ -66,7 +66,7 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function. ``install`` puts a native method here, which calls this one if its table does not fit."""
         if not CONTEXT.transform_depth:
-            count, recent = Structure.count, self._recent
+            count, recent, self._warm = Structure.count, self._recent, None
             for entry in recent:
                 if entry.place == CONTEXT.placement and entry.holds(count):
                     if entry.tree is None:
@@ -76,7 +76,9 @@ class Jitted:
                         out = entry.fast(leaves) if structure == entry.tree else MISS
                     if out is not MISS:
                         if entry is recent[0]:
-                            self._warm = entry.warm(count) if entry.is_plain else None
+                            if entry.is_plain:
+                                named = (*args, *kwargs.values()) if kwargs else args
+                                self._warm = entry.warm(count, named, tuple(kwargs) if kwargs else None)
                         else:
                             self._recent = recent[::-1]
                         return out

@@ -24,7 +24,7 @@ from weft.devices.cpu.native.layouts import SMALL_STATE, WARM_STATE, extent
 from weft.devices.cpu.native.sized import CPUDynamicKernels
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
-from weft.devices.native_protocols import SmallOperationContext, WarmCallContext, WatchRow
+from weft.devices.native_protocols import SmallOperationContext, WarmCall, WarmCallContext, WatchRow
 from weft.dtypes.formats import Format
 from weft.kernel.target import CPU
 
@@ -120,13 +120,11 @@ class CPUDevice:
         self._world = world
         call_tables.install(cls, table, world, self.native["weft_warm"], self.warm_state)
 
-    def warm_table(
-        self, run: Any, structures: int, watch: Sequence[WatchRow], arguments: Sequence[tuple], inputs: Sequence[tuple],
-        node: dict[str, Any], array: tuple[type, dict[str, Any]],
-    ) -> call_tables.WarmTable:
-        """See ``weft.devices.native_protocols``. ``node``, ``array``: initial slots of the result's node, its class and slots."""
-        kind, slots = array
-        return call_tables.WarmTable(self._world.node, kind, run, structures, watch, arguments, inputs, node, slots)
+    def warm_table(self, table: WarmCall) -> call_tables.WarmTable | None:
+        """Return the native table of a signature, or None if the Program may not overwrite the arrays that it would have to."""
+        if not {row[:2] for row in table.written} <= call.donations(table.run.direct()):
+            return None
+        return call_tables.WarmTable(self._world, table)
 
     def watched(self, rows: Sequence[WatchRow]) -> Callable[[], bool]:
         """Return a function that checks that the watched variables and containers still hold the objects of ``rows``."""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.devices.cpu.native.imported_symbols import METH_FASTCALL
-from weft.devices.cpu.native.layouts import BOOLEAN, CALL, FLOAT32, FLOAT64, INTEGER, header
+from weft.devices.cpu.native.layouts import BOOLEAN, CALL, FLOAT32, FLOAT64, HEADER, INTEGER, header, offset
 from weft.dtypes import formats
 
 
@@ -86,6 +86,14 @@ class Table:
         words += [*layout.arena, *layout.constants, *step_words(steps)]
         self.words = np.array(words, dtype=np.int64)
         self.address = int(self.words.ctypes.data)
+
+
+def donations(address: int) -> set[tuple[int, int]]:
+    """Return the (input, output) pairs that may share memory, from the table at an address."""
+    words = (ctypes.c_int64 * HEADER).from_address(address)
+    ni, no, nd = [words[offset(CALL, name) // 8] for name in ("ni", "no", "nd")]
+    pairs = (ctypes.c_int64 * (2 * nd)).from_address(address + 8 * (HEADER + ni + 2 * no))
+    return {(pairs[2 * k], pairs[2 * k + 1]) for k in range(nd)}
 
 
 _ADDRESS = "address"  # kept for the life of the module: the table holds its id

@@ -1,8 +1,9 @@
 """Warm calls in emitted code: from a Python call into a Program and back without Python in between.
 
-``weft_warm`` is the ``__call__`` of the class of jitted functions. It compares the arguments with a table that the last slow
-call stored in the object, runs the Program, and creates the array of its only result. If anything differs from the table, it
-falls back to a Python function with the same arguments. ``call_tables.py`` writes the tables.
+``weft_warm`` is the ``__call__`` of the class of jitted functions. It compares the arguments, which may be lists, tuples and
+dicts, with a table that the last slow call stored in the object. The Program overwrites the arrays that the function writes, if
+nobody else refers to their memory, and the results are new arrays. If anything differs from the table, the call falls back to a
+Python function with the same arguments. ``call_tables.py`` writes the tables.
 
 The call holds a reference to the table's object while the Program runs: the object keeps the executable alive, and another
 thread may replace it.
@@ -34,37 +35,52 @@ def warm(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
         with f.unless(condition):
             f.ret(f.call(slow, self, args, nargs, names))
 
-    fall_back_unless(names.null)
     holder = _slot(f, self, "table")[0]
     fall_back_unless(~(holder.null | (holder == f.symbol("_Py_NoneStruct"))))
     table = f.call("PyLong_AsVoidPtr", _slot(f, holder, "address")[0])
     call = f.record(table, layouts.WARM_TABLE)
     program = f.record(call["program"], layouts.CALL)
     threads = f.record(f.symbol("weft_state"), layouts.POOL)["threads"].to("i64")
-    fall_back_unless((call["arguments"] == nargs) & (program["workers"] == threads))
+    count = f.variable("i64", nargs)
+    with f.when(names.null):
+        fall_back_unless(call["names"] == f.symbol("_Py_NoneStruct"))
+    with f.otherwise():
+        fall_back_unless(f.call("PyObject_RichCompareBool", names, call["names"], PY_EQ) == 1)
+        count.now = nargs + f.call("PyTuple_Size", names)
+    fall_back_unless((call["arguments"] == count.now) & (program["workers"] == threads))
     state = _state(f)
     fall_back_unless(f.call(attribute_is, state["local"], state["inside"], state["zero"]))  # nothing is traced
     fall_back_unless(f.call(attribute_is, state["structure"], state["count"], call["structures"]))
+    places, watch, inputs, written = call["places"], call["watch"], call["inputs"], call["written"]
+    room = f.room("ptr", places + call["parts"])
+    given = room.part(call["parts"])
+    f.copy(given.pointer, args, count.now << 3)
     rows = f.array(table).part(len(layouts.WARM_TABLE))
-    with f.each(nargs) as k:
-        fall_back_unless(f.call(agrees, f.array(args, "ptr")[k], rows.at(k * len(layouts.WARM_ROW))))
-    rows = rows.part(nargs * len(layouts.WARM_ROW))
-    watch = call["watch"]
+    with f.each(places) as k:
+        fall_back_unless(f.call(agrees, given.pointer, k, rows.at(k * len(layouts.WARM_ROW))))
+    rows = rows.part(places * len(layouts.WARM_ROW))
     fall_back_unless(f.call(unchanged, rows.pointer, watch))
+    fall_back_unless((written == 0) | (f.call("PyDict_Size", state["logs"]) == 0))
     rows = rows.part(watch * len(layouts.WATCH_ROW))
-    inputs = call["inputs"]
     slots = f.room("i64", program["total"])
     objects = f.room("ptr", inputs)
     with f.each(inputs) as k:  # the Program's inputs, each with a reference while it runs
-        object_ = f.call(find_input, args, rows.at(k * len(layouts.WARM_INPUT)))
+        object_ = f.call(find_input, given.pointer, rows.at(k * len(layouts.WARM_INPUT)))
         with f.when(object_.null):
             f.call(drop, objects.pointer, k)
             f.ret(f.call(slow, self, args, nargs, names))
         f.call("Py_IncRef", object_)
         objects[k] = object_
+    writes = rows.part(inputs * len(layouts.WARM_INPUT))
+    with f.each(written) as k:
+        row = writes.at(k * len(layouts.WARM_WRITTEN))
+        with f.unless(f.call(unshared, program.pointer, row, rows.pointer, given.pointer, objects.pointer)):
+            f.call(drop, objects.pointer, inputs)
+            f.ret(f.call(slow, self, args, nargs, names))
     f.call("Py_IncRef", holder)
-    pairs = rows.at(inputs * len(layouts.WARM_INPUT))
-    result = f.variable("ptr", f.call(run_program, table, pairs, slots.pointer, objects.pointer))
+    uses = f.array(call["uses"])
+    uses[0] = uses[0] + 1
+    result = f.variable("ptr", f.call(run_program, table, writes.pointer, slots.pointer, objects.pointer, room.pointer))
     f.call(drop, objects.pointer, inputs)
     with f.when(result.now.null):  # nothing has changed; the slow path meets the fault again and adds the user's line
         with f.unless(f.call("PyErr_ExceptionMatches", f.symbol("weft_index_fault")) == 0):
@@ -97,18 +113,42 @@ def attribute_is(f: Body, object_: Value, name: Value, wanted: Value) -> None:
     f.ret(value == wanted)
 
 
-@routine("i1 weft_agrees(ptr argument, ptr row)")
-def agrees(f: Body, argument: Value, row_: Value) -> None:
-    """Return whether an argument matches its row of the table."""
-    row = f.record(row_, layouts.WARM_ROW)
-    kind = row["kind"]
+@routine("i1 weft_agrees(ptr given, i64 k, ptr row)")
+def agrees(f: Body, given_: Value, k: Value, row_: Value) -> None:
+    """Return whether the object at place ``k`` of the arguments matches its row, and put the items of a container behind it."""
+    row, given = f.record(row_, layouts.WARM_ROW), f.array(given_, "ptr")
+    kind, argument, children = row["kind"], given[k], row["children"]
     with f.when((kind == layouts.ARRAY) | (kind == layouts.VALUE)):
         state = _state(f)
         wanted = (kind == layouts.ARRAY).pick(state["array"], state["scalar_type"])
         f.ret(f.call(fits, argument, wanted, row["first"], row["second"]))
+    type_ = f.record(argument, OBJECT)["type"]
     with f.when(kind == layouts.FLOAT):
-        f.ret(f.record(argument, OBJECT)["type"] == f.symbol("PyFloat_Type"))
-    f.ret(argument == row["first"])
+        f.ret(type_ == f.symbol("PyFloat_Type"))
+    with f.when(kind == layouts.SAME):
+        f.ret(argument == row["first"])
+    items = given.part(row["child"])
+    with f.when(kind == layouts.LIST):
+        f.ret_unless(type_ == f.symbol("PyList_Type"), False)
+        f.ret_unless(f.call("PyList_Size", argument) == children, False)
+        with f.each(children) as j:
+            items[j] = f.call("PyList_GetItem", argument, j)
+        f.ret(True)
+    with f.when(kind == layouts.TUPLE):
+        f.ret_unless(type_ == f.symbol("PyTuple_Type"), False)
+        f.ret_unless(f.call("PyTuple_Size", argument) == children, False)
+        with f.each(children) as j:
+            items[j] = f.call("PyTuple_GetItem", argument, j)
+        f.ret(True)
+    f.ret_unless(type_ == f.symbol("PyDict_Type"), False)
+    f.ret_unless(f.call("PyDict_Size", argument) == children, False)
+    place, key, value = f.fixed_room("i64"), f.fixed_room("ptr"), f.fixed_room("ptr")
+    f.array(place)[0] = 0
+    with f.each(children) as j:
+        f.ret_if(f.call("PyDict_Next", argument, place, key, value) == 0, False)
+        f.ret_unless(f.array(key, "ptr")[0] == f.call("PyTuple_GetItem", row["first"], j), False)
+        items[j] = f.array(value, "ptr")[0]
+    f.ret(True)
 
 
 @routine("i1 weft_unchanged(ptr rows, i64 count)")
@@ -161,16 +201,16 @@ def fits(f: Body, array: Value, wanted: Value, shape: Value, dtype: Value) -> No
     f.ret(f.call("PyObject_RichCompareBool", its_shape, shape, PY_EQ) == 1)
 
 
-@routine("ptr weft_found(ptr args, ptr row)")
-def find_input(f: Body, args: Value, row_: Value) -> None:
+@routine("ptr weft_found(ptr given, ptr row)")
+def find_input(f: Body, given: Value, row_: Value) -> None:
     """Return the input of the Program that a row describes, or null if a cell holds another node than before."""
     row = f.record(row_, layouts.WARM_INPUT)
     kind = row["kind"]
     with f.when(kind == layouts.OF_ARRAY):
-        node = _slot(f, f.array(args, "ptr")[row["place"]], "content")[0]
+        node = _slot(f, f.array(given, "ptr")[row["place"]], "content")[0]
         f.ret(_slot(f, node, "value")[0])
     with f.when(kind == layouts.OF_NUMBER):
-        f.ret(f.array(args, "ptr")[row["place"]])
+        f.ret(f.array(given, "ptr")[row["place"]])
     object_ = row["place"].to("ptr")
     with f.when(kind == layouts.OF_CELL):
         node = _slot(f, object_, "content")[0]
@@ -179,9 +219,34 @@ def find_input(f: Body, args: Value, row_: Value) -> None:
     f.ret(object_)
 
 
-@routine("ptr weft_ran(ptr table, ptr pairs, ptr slots, ptr objects)")
-def run_program(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Value) -> None:
-    """Run the Program on these objects. Return its result as an array, or null with an exception set."""
+@routine("i1 weft_unshared(ptr program, ptr row, ptr rows, ptr given, ptr objects)")
+def unshared(f: Body, program_: Value, row_: Value, rows: Value, given: Value, objects: Value) -> None:
+    """Return whether a written array is the only one that refers to its node and its buffer, so the Program may overwrite it."""
+    row, program = f.record(row_, layouts.WARM_WRITTEN), f.record(program_, layouts.CALL)
+    place = row["input"]
+    input_ = f.record(f.array(rows).at(place * len(layouts.WARM_INPUT)), layouts.WARM_INPUT)
+    owner = f.variable("ptr", None)
+    with f.when(input_["kind"] == layouts.OF_ARRAY):
+        owner.now = f.array(given, "ptr")[input_["place"]]
+    with f.otherwise():
+        owner.now = input_["place"].to("ptr")
+    node = _slot(f, owner.now, "content")[0]
+    is_shared = ~_slot(f, node, "weak")[0].null | ~(f.record(node, OBJECT)["count"].to("i64") == row["nodes"])
+    f.ret_if(is_shared | (_slot(f, node, "op")[0] == _state(f)["constant"]), False)
+    object_ = f.array(objects, "ptr")[place]
+    buffer = f.record(object_, layouts.BUFFER)
+    f.ret_unless(buffer["type"] == f.record(program["allocator"], layouts.ALLOCATOR)["type"], False)
+    sizes = f.array(program.pointer).part(layouts.HEADER).part(program["ni"])
+    fits_ = (buffer["exported"] == 0) & (buffer["nbytes"] == sizes[row["output"]])
+    f.ret(fits_ & (f.record(object_, OBJECT)["count"].to("i64") == row["buffers"]))
+
+
+@routine("ptr weft_ran(ptr table, ptr writes, ptr slots, ptr objects, ptr built)")
+def run_program(f: Body, table: Value, writes: Value, slots_: Value, objects_: Value, built: Value) -> None:
+    """Run the Program on these objects. Return its result, or null with an exception set.
+
+    built : room for the parts of the result, followed by the places of the arguments
+    """
     call = f.record(table, layouts.WARM_TABLE)
     program = f.record(call["program"], layouts.CALL)
     ni, name, allocator, home = call["inputs"], program["name"], program["allocator"], program["home"]
@@ -190,17 +255,13 @@ def run_program(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Va
     slots, objects = f.array(slots_), f.array(objects_, "ptr")
     with f.each(ni) as k:
         f.ret_unless(f.call(item, objects[k], kinds[k], name, slots.at(k), buffers), None)
-    sizes = kinds.part(ni)
-    buffer = f.call(make, allocator, sizes[1].to("ptr"), sizes[0])  # bytes and home of the only output
-    f.ret_if(buffer.null, None)
-    count = call["node_slots"]
-    node = f.call(filled, call["node"], pairs, count)
-    f.ret_if(node.null, None, buffer)
-    _slot(f, node, "value")[0] = buffer
-    array = f.call(filled, call["result"], f.array(pairs).at(count << 1), call["array_slots"])
-    f.ret_if(array.null, None, node)
-    _slot(f, array, "content")[0] = node
-    slots[ni] = f.record(buffer, layouts.BUFFER)["address"]
+    written = call["written"]
+    with f.each(written) as k:
+        row = f.record(f.array(writes).at(k * len(layouts.WARM_WRITTEN)), layouts.WARM_WRITTEN)
+        slots[ni + row["output"]] = slots[row["input"]]
+    rows = f.array(writes).at(written * len(layouts.WARM_WRITTEN))
+    result = f.call(build, program.pointer, rows, call["parts"], slots.at(ni), built)
+    f.ret_if(result.null, None)
     succeeded = f.variable("i1")
     with f.when(home.null):
         succeeded.now = f.call(walk, program.pointer, slots_, 0)
@@ -209,8 +270,78 @@ def run_program(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Va
         with f.unless(arena == 0):
             succeeded.now = f.call(walk, program.pointer, slots_, arena)
             f.call(give, home, arena)
-    f.ret_if(~succeeded.now, None, array)
-    f.ret(array)
+    f.ret_if(~succeeded.now, None, result)
+    f.ret(result)
+
+
+@routine("ptr weft_build(ptr program, ptr rows, i64 parts, ptr slots, ptr built)")
+def build(f: Body, program: Value, rows: Value, parts: Value, slots: Value, built_: Value) -> None:
+    """Return the result of a call, whose arrays have new buffers, or null with an exception set. The first part is the whole.
+
+    slots : the Program's outputs. built : see ``run_program``
+    """
+    built = f.array(built_, "ptr")
+    given = built.at(parts)
+    with f.each(parts) as j:
+        k = parts - 1 - j  # a container comes before its items
+        built[k] = f.call(part, program, f.array(rows).at(k * len(layouts.WARM_ROW)), slots, built_, given)
+        with f.when(built[k].null):
+            with f.each(j) as done:
+                object_ = built[k + 1 + done]
+                with f.unless(object_.null):
+                    f.call("Py_DecRef", object_)
+            f.ret(None)
+    f.ret(built[0])
+
+
+@routine("ptr weft_part(ptr program, ptr row, ptr slots, ptr built, ptr given)")
+def part(f: Body, program_: Value, row_: Value, slots: Value, built: Value, given: Value) -> None:
+    """Return a part of the result: a new array, an argument, a constant, or a container, which takes its items from ``built``."""
+    program, row = f.record(program_, layouts.CALL), f.record(row_, layouts.WARM_ROW)
+    kind, count = row["kind"], row["children"]
+    items = f.array(built, "ptr").part(row["child"])
+    with f.when(kind == layouts.OUTPUT):
+        state, allocator, number = _state(f), program["allocator"], row["child"]
+        sizes = f.array(program.pointer).part(layouts.HEADER).part(program["ni"])
+        buffer = f.call(make, allocator, sizes[program["no"] + number].to("ptr"), sizes[number])
+        f.ret_if(buffer.null, None)
+        pairs, slots_of_node = f.array(row["second"]), state["node_slots"]
+        node = f.call(filled, state["node"], pairs.pointer, slots_of_node)
+        f.ret_if(node.null, None, buffer)
+        _slot(f, node, "value")[0] = buffer
+        array = f.call(filled, row["first"], pairs.at(slots_of_node << 1), state["array_slots"])
+        f.ret_if(array.null, None, node)
+        _slot(f, array, "content")[0] = node
+        f.array(slots)[number] = f.record(buffer, layouts.BUFFER)["address"]
+        f.ret(array)
+    with f.when((kind == layouts.SAME) | (kind == layouts.GIVEN)):
+        object_ = f.variable("ptr", row["first"])
+        with f.when(kind == layouts.GIVEN):
+            object_.now = f.array(given, "ptr")[row["child"]]
+        f.call("Py_IncRef", object_.now)
+        f.ret(object_.now)
+    with f.when(kind == layouts.LIST):
+        list_ = f.call("PyList_New", count)
+        f.ret_if(list_.null, None)
+        with f.each(count) as k:
+            f.call("PyList_SetItem", list_, k, items[k])
+            items[k] = None
+        f.ret(list_)
+    with f.when(kind == layouts.TUPLE):
+        tuple_ = f.call("PyTuple_New", count)
+        f.ret_if(tuple_.null, None)
+        with f.each(count) as k:
+            f.call("PyTuple_SetItem", tuple_, k, items[k])
+            items[k] = None
+        f.ret(tuple_)
+    dict_ = f.call("PyDict_New")
+    f.ret_if(dict_.null, None)
+    with f.each(count) as k:
+        failed = f.call("PyDict_SetItem", dict_, f.call("PyTuple_GetItem", row["first"], k), items[k]) != 0
+        f.ret_if(failed, None, dict_)
+        f.call("Py_DecRef", items[k])
+        items[k] = None
+    f.ret(dict_)
 
 
 @routine("ptr weft_filled(ptr type, ptr pairs, i64 count)")
@@ -232,4 +363,6 @@ def drop(f: Body, objects: Value, count: Value) -> None:
         f.call("Py_DecRef", f.array(objects, "ptr")[k])
 
 
-ROUTINES = (warm, slow, attribute_is, agrees, unchanged, watched, fits, find_input, run_program, filled, drop)
+ROUTINES = (
+    warm, slow, attribute_is, agrees, unchanged, watched, fits, find_input, unshared, run_program, build, part, filled, drop,
+)

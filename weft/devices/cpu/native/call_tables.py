@@ -17,14 +17,14 @@ from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import MethodDef, builtin
 from weft.devices.cpu.native.imported_symbols import METH_FASTCALL, METH_KEYWORDS
 from weft.devices.cpu.native.threads import permanent
-from weft.devices.native_protocols import PreparedCall, ResultInfo, SmallOperationContext, WarmCallContext, WatchRow
+from weft.devices.native_protocols import PreparedCall, ResultInfo, SmallOperationContext, WarmCall, WarmCallContext, WatchRow
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FORMATS, Format
 from weft.graph.node import Primitive
 
-Row = tuple[str, Any, Any]
-
-
-_ARGUMENT = {"array": layouts.ARRAY, "value": layouts.VALUE, "float": layouts.FLOAT, "same": layouts.SAME}
+_PLACE = {
+    "array": layouts.ARRAY, "value": layouts.VALUE, "float": layouts.FLOAT, "same": layouts.SAME, list: layouts.LIST,
+    tuple: layouts.TUPLE, dict: layouts.DICT, "output": layouts.OUTPUT, "given": layouts.GIVEN,
+}
 _WATCH = {
     "variable": layouts.VARIABLE, "cell": layouts.CELL, "items": layouts.ITEMS, "item": layouts.ITEM, "keys": layouts.KEYS,
     "next": layouts.NEXT,
@@ -33,42 +33,49 @@ _INPUT = {"array": layouts.OF_ARRAY, "number": layouts.OF_NUMBER, "cell": layout
 
 
 class WarmTable:
-    """The table of one signature: see ``weft.devices.native_protocols`` for its rows.
+    """The table of one signature, see ``weft.devices.native_protocols.WarmCall``.
 
-    ``held`` keeps ``run`` and every object whose address is in the table alive.
+    ``held`` keeps the executable and every object whose address is in the table alive.
     """
 
     __slots__ = ("address", "cells", "held", "program", "structures", "words")
 
-    def __init__(
-        self, node_type: type, array_type: type, run: Any, structures: int, watch: Sequence[WatchRow], arguments: Sequence[Row],
-        inputs: Sequence[Row], node: dict[str, Any], array: dict[str, Any],
-    ) -> None:
-        program = run.direct()
-        self.held = (run, watch, arguments, inputs, node, array)
-        self.program, self.structures = program, structures
-        self.cells = [y for kind, _, y in inputs if kind == "cell"]
-        node_slots = [(offset_in(node_type, name), id(x)) for name, x in node.items()]
-        array_slots = [(offset_in(array_type, name), id(x)) for name, x in array.items()]
+    def __init__(self, world: WarmCallContext, call: WarmCall) -> None:
+        self.program, self.structures = call.run.direct(), call.structures
+        self.cells = [node for kind, _, node in call.inputs if kind == "cell"]
+        slots = {k: _slot_words(world, *row[1:]) for k, row in enumerate(call.result) if row[0] == "output"}
+        self.held = (call, slots)
         head = {
-            "program": program, "arguments": len(arguments), "structures": id(structures), "watch": len(watch),
-            "inputs": len(inputs),
-            "node": id(node_type), "node_slots": len(node_slots), "result": id(array_type), "array_slots": len(array_slots),
+            "program": self.program, "arguments": call.arguments, "names": id(call.names),
+            "structures": id(call.structures),
+            "uses": call.uses.ctypes.data, "places": len(call.places), "watch": len(call.watch), "inputs": len(call.inputs),
+            "written": len(call.written), "parts": len(call.result),
         }
         words = layouts.filled(layouts.WARM_TABLE, head)
-        for kind, x, y in arguments:
-            words += [_ARGUMENT[kind], id(x), id(y)]
-        words += _watch_words(watch)
-        for kind, x, y in inputs:
+        for kind, x, y, child, children in call.places:
+            words += [_PLACE[kind], id(x), id(y), child, children]
+        words += _watch_words(call.watch)
+        for kind, x, y in call.inputs:
             words += [_INPUT[kind], x if kind in ("array", "number") else id(x), id(y)]
-        for pair in (*node_slots, *array_slots):
-            words += pair
+        for number, output, nodes, buffers in call.written:
+            here = 2 if call.inputs[number][0] == "cell" else 0  # ``held`` and ``cells`` refer to the node of a cell
+            words += [number, output, nodes + here, buffers + 1]  # and the call itself to the buffer
+        for k, (kind, x, _, child, children) in enumerate(call.result):
+            words += [_PLACE[kind], id(x), slots[k].ctypes.data if k in slots else 0, child, children]
         self.words = np.array(words, np.int64)
         self.address = int(self.words.ctypes.data)
 
     def serves(self, program: int, structures: int, cells: list[Any]) -> bool:
         """Return whether the table belongs to this program, structure version and these nodes of captured cells."""
         return self.program == program and self.structures is structures and self.cells == cells
+
+
+def _slot_words(world: WarmCallContext, kind: type, info: tuple[Any, Any], *_: int) -> np.ndarray:
+    """Return the pairs (offset, object) of the slots of a new array's node and of the array. info : shape and dtype"""
+    node = {**world.node_slots, "shape": info[0], "dtype": info[1]}
+    pairs = [(offset_in(world.node, name), id(x)) for name, x in node.items()]
+    pairs += [(offset_in(kind, name), id(x)) for name, x in world.array_slots.items()]
+    return np.array(pairs, np.int64)
 
 
 class _Address(int):
@@ -112,7 +119,9 @@ def install(cls: type, table: str, world: WarmCallContext, address: int, state: 
         "scalar_type": id(world.value),
         "base": offset_in(world.array, "_base"), "content": offset_in(world.array, "_node"),
         "value": offset_in(world.node, "value"), "dtype": offset_in(world.node, "dtype"), "shape": offset_in(world.node, "shape"),
-        "op": offset_in(world.node, "op"), "scalar": id(world.scalar),
+        "op": offset_in(world.node, "op"), "weak": world.node.__weakrefoffset__, "scalar": id(world.scalar),
+        "constant": id(world.constant), "logs": id(world.logs), "node": id(world.node), "node_slots": len(world.node_slots) + 2,
+        "array_slots": len(world.array_slots),
     }
     layouts.write(state, layouts.WARM_STATE, fields)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(world))  # the state holds no references to its parts

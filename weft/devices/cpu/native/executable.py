@@ -85,10 +85,10 @@ class CPUExecutable:
         return inputs
 
     def direct(self) -> int:
-        """Return the address of the only table, for warm calls, or 0 if a run is more than one native call with one output."""
+        """Return the address of the only table, for warm calls, or 0 if a run is more than one native call."""
         if self._pool.threads != self._threads:
             self._prepare()
-        return self._direct if len(self.program.outputs) == 1 and not self._narrow else 0
+        return 0 if self._narrow else self._direct
 
     def _describe(self) -> list[list[Descriptor]]:
         """Return the descriptors of each native loop, and create the executables of bodies of other loops."""

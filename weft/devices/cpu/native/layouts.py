@@ -92,19 +92,27 @@ COUNTERS = _words("kernels entries jobs inline sized")
 
 # the state of warm calls, written by ``call_tables.install``: addresses of objects, and offsets of slots in objects
 WARM_STATE = _words(
-    "table address local inside zero structure count slow array scalar_type base content value dtype shape op scalar",
-    pointers="local inside zero structure count slow array scalar_type scalar",
+    "table address local inside zero structure count slow array scalar_type base content value dtype shape op weak scalar "
+    "constant logs node node_slots array_slots",
+    pointers="local inside zero structure count slow array scalar_type scalar constant logs node",
 )
-# the table of one signature. Lists: arguments, watched objects, inputs, slots of the result's node and of the result
+# The table of one signature. arguments, names: number of all arguments, and the tuple of those that are given by name, None if
+# there are none; uses: address of the counter of its calls
+# Lists: places of the arguments, watched objects, inputs, written arrays, parts of the result
 WARM_TABLE = _words(
-    "program arguments structures watch inputs node node_slots result array_slots", pointers="program structures node result",
+    "program arguments names structures uses places watch inputs written parts", pointers="program names structures uses",
 )
-WARM_ROW = _words("kind first second", pointers="first second")  # an argument: (kind, shape or object, dtype)
-ARRAY, FLOAT, SAME, VALUE = range(4)  # kinds of argument
+# A place of the arguments, or a part of the result: (kind, shape or object or class, dtype or slots, first child, children).
+# The children of a list, tuple or dict follow it; ``first`` of a dict is the tuple of its keys. ``child`` of the parts OUTPUT and
+# GIVEN is the number of the Program's output, or of a place of the arguments
+WARM_ROW = _words("kind first second child children", pointers="first second")
+ARRAY, FLOAT, SAME, VALUE, LIST, TUPLE, DICT, OUTPUT, GIVEN = range(9)
 WATCH_ROW = _words("kind container key value", pointers="container value")  # key: an object, an index, or a length
 VARIABLE, CELL, ITEMS, ITEM, KEYS, NEXT = range(6)  # kinds of watched objects, see call_fast_ir.unchanged
-WARM_INPUT = _words("kind place node", pointers="node")  # place: position of an argument, or an object
+WARM_INPUT = _words("kind place node", pointers="node")  # place: number of a place of the arguments, or an object
 OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # kinds of program inputs
+# A written array: its input, the output that takes its memory, and the references to its node and buffer that nobody else has
+WARM_WRITTEN = _words("input output nodes buffers")
 
 RELEASE_ABOVE_WORK = 1 << 18  # elements, or steps of a sum, above which a dynamic kernel releases the interpreter lock
 MAX_SMALL_BYTES = 1 << 20  # bytes of the largest result of a native small operation
