@@ -120,6 +120,23 @@ def test_chaos_has_a_finite_gradient_although_steps_are_rejected() -> None:
     assert np.isfinite(np.asarray(wf.grad(value)(start))).all()
 
 
+def test_gradient_is_finite_although_newtons_method_diverges_in_a_rejected_step() -> None:
+    """Robertson's reaction with rates of which the gradient was NaN: the corrections of a rejected step overflowed."""
+    def f(t: Any, y: Any, rates: Any) -> Any:
+        a, b, c = y
+        first, last = rates[2] * b * c - rates[0] * a, rates[1] * b * b
+        return wf.stack([first, -first - last, last])
+
+    def solve(logs: Any) -> Any:
+        start, ts = wf.array([1.0, 0.0, 0.0], dtype="float64"), np.concatenate([[0.0], np.logspace(-5, 5, 60)])
+        return ode.solve(f, start, ts, args=wf.exp(logs), solver=ode.Kvaerno5(), rtol=1e-6, atol=1e-10)
+
+    logs = np.array([-3.08786456, 17.33245207, 9.44181363])
+    assert int(solve(wf.array(logs)).rejected) > 0
+    got = wf.jacrev(lambda logs: solve(logs).ys[40, 0])(wf.array(logs)).numpy()
+    np.testing.assert_allclose(got, central(lambda logs: solve(logs).ys[40, 0], logs, 1e-3), rtol=1e-2)
+
+
 @pytest.mark.parametrize("adjoint", [None, ode.Backsolve()])
 def test_neural_ode_learns(adjoint: Any) -> None:
     """A net learns a spiral; one trace, and the weights of the caller's net change."""

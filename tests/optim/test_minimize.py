@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import threading
 import time
@@ -420,13 +421,19 @@ def test_interrupt() -> None:
         lambda x: wf.sin(x).sum() * 1e-9 + (x**2).sum(), wf.ones(1000), wf.optim.SGD(1e-7), steps=10**9,
     )
     thread.join()
-    assert got.message == f"Ctrl-C ended the run after {got.steps} steps" and 0 < got.steps < 10**9
+    assert got.interrupted and got.message == f"Ctrl-C ended the run after {got.steps} steps" and 0 < got.steps < 10**9
     assert got.loss == pytest.approx(float(wf.sin(got.params).sum() * 1e-9 + (got.params**2).sum()), rel=1e-5)
 
 
-def test_progress(capsys: Any) -> None:
+def test_progress(capsys: Any, monkeypatch: Any) -> None:
     got = wf.optim.minimize(rosenbrock, wf.zeros(3), progress=True)
-    assert capsys.readouterr().out == f"step {got.steps}/1000  loss {got.loss:.6g}\n"
+    last = f"step {got.steps}/1000  loss {got.loss:.6g}"
+    assert not got.interrupted and capsys.readouterr().out == f"{last}\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    wf.optim.minimize(rosenbrock, wf.zeros(3), steps=got.steps, progress=True)
+    shown = capsys.readouterr().out.split("\r")
+    assert all(re.match(r"\[=* *\] step \d+/\d+  loss ", line) and line.index("]") == 31 for line in shown[1:])
+    assert shown[-1].startswith(f"[{30 * '='}] ") and shown[-1].endswith("\n") and "\n" not in shown[-2]
 
 
 @pytest.mark.parametrize(("arguments", "error", "text"), [
@@ -467,6 +474,34 @@ def test_scipy_with_the_gradient_of_weft() -> None:
     value_and_grad = wf.jit(wf.value_and_grad(rosenbrock))
     result = scipy.optimize.minimize(lambda x: [np.asarray(v) for v in value_and_grad(wf.array(x))], np.zeros(4), jac=True)
     assert result.success and np.allclose(result.x, 1, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["LM", "Gauss-Newton"])
+@pytest.mark.parametrize("adjoint", [None, wf.ode.Backsolve()])
+def test_least_squares_through_a_solver(method: str, adjoint: Any) -> None:
+    """The Jacobian takes forward mode where it can; Backsolve has derivatives in reverse only."""
+    ts = np.linspace(0, 2, 21)
+
+    def residuals(rate: Any) -> Any:
+        solution = wf.ode.solve(lambda t, y, rate: -rate * y, 1.0, ts, args=rate, rtol=1e-6, adjoint=adjoint)
+        return solution.ys - np.exp(-1.5 * ts).astype("float32")
+
+    got = wf.optim.minimize(residuals, wf.array(1.0), method)
+    assert float(got.params) == pytest.approx(1.5, rel=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (3, 7), (4, 4)])
+def test_jacobian_of_residuals(shape: tuple[int, int], rng: np.random.Generator) -> None:
+    """Forward mode and reverse mode: the same matrix, and the residuals."""
+    from weft.optim.least_squares import residuals_and_jacobian
+    from weft.optim.objective import Objective
+
+    m, x = wf.asarray(rng.normal(size=shape)), wf.asarray(rng.normal(size=shape[1]))
+    objective = Objective(None, lambda x: wf.sin(m @ x), None, None, 0.0)  # type: ignore[arg-type]
+    r, jacobian = residuals_and_jacobian(objective, x)
+    want = np.sin(m.numpy() @ x.numpy())
+    np.testing.assert_allclose(r, want, rtol=1e-12)
+    np.testing.assert_allclose(jacobian, np.cos(m.numpy() @ x.numpy())[:, None] * m.numpy(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["LM", "Gauss-Newton"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from weft.nn.module import Module
@@ -33,7 +32,7 @@ class NeuralODE(Module):
     """
 
     def __init__(
-        self, net: Module, solver: Any = None, ts: Sequence[float] = (0.0, 1.0), rtol: float = 1e-3, atol: float = 1e-6,
+        self, net: Module, solver: Any = None, ts: Any = (0.0, 1.0), rtol: float = 1e-3, atol: float = 1e-6,
         control: Any = None, adjoint: Any = None, max_steps: int = 4096, dt0: float | None = None, takes_time: bool = False,
     ) -> None:
         super().__init__()

@@ -25,6 +25,7 @@ from weft.transforms.grad import vjp
 from weft.transforms.vmap import vmap
 
 SMALL = 8
+DIVERGED = 2  # growth of a correction at which the iterations end, as in CVODE
 CONVERGED = 0.05  # the largest last correction of a stage, in units of the tolerance
 
 
@@ -68,12 +69,16 @@ class ImplicitRungeKutta(RungeKutta):
         worst = zeros((), dtype=y.dtype)
         for row, c, guess in zip(table.a, table.c, table.predictor, strict=True):
             start = y + width * combine(row, slopes)
-            k = combine(guess, slopes)
+            k, before = combine(guess, slopes), None
             for _ in range(self.iterations):
                 residual = f(t + c * h, start + own * k) - k
                 change = (solve @ residual.reshape(-1)).reshape(y.shape)
-                k = k + change
-            worst = maximum(worst, norm(own * change / scale))
+                size = stop_gradient(norm(own * change / scale))
+                if before is not None:  # a rejected step must stay finite: its derivative, 0 times infinity, would be NaN
+                    change = where(size <= DIVERGED * before, change, 0.0)
+                    size = where(size <= DIVERGED * before, size, before)
+                k, before = k + change, size
+            worst = maximum(worst, size)
             end = start + own * k
             slopes.append(k)
         polynomial = [width * combine(column, slopes) for column in zip(*table.polynomials, strict=True)]

@@ -1,7 +1,7 @@
 """Gauss-Newton and Levenberg-Marquardt: methods of ``minimize`` for losses that are sums of squares.
 
-The function returns the residuals, and the loss is half the sum of their squares. The Jacobian is ``vmap`` of ``vjp``: one
-backward pass for each residual, as one batched pass.
+The function returns the residuals, and the loss is half the sum of their squares. The Jacobian is computed in forward mode, one
+column for each parameter, or in reverse mode if there are more parameters than residuals: all of it in one batched pass.
 """
 
 from __future__ import annotations
@@ -35,12 +35,23 @@ from weft.optim.objective import (
 from weft.optim.quasi_newton import Descent, check_count
 from weft.transforms.control import while_loop
 from weft.transforms.grad import vjp
+from weft.transforms.jacobians import jacfwd
 from weft.transforms.vmap import vmap
 
 
 def residuals_and_jacobian(objective: Objective, x: Array) -> tuple[Array, Array]:
     """Return the residuals (m,) and their derivatives (m, n)."""
+    def twice(x: Array) -> tuple[Array, Array]:
+        r = objective.residuals(x)
+        return r, r
+
     r, pull = vjp(objective.residuals, x)
+    if x.size <= r.size:
+        try:
+            jacobian, r = jacfwd(twice, has_aux=True)(x)
+            return r, jacobian
+        except TypeError:  # derivatives in reverse only, such as those of Backsolve
+            pass
     (jacobian,) = vmap(pull)(eye(r.size, dtype=r.dtype))
     return r, jacobian
 

@@ -42,6 +42,7 @@ from weft.transforms.tree import flatten, is_container, tree_map, unflatten
 
 CALL_S = 0.05  # aim for the time of a native call of many steps: Ctrl-C and the display wait for its end
 SHOW_S = 0.05  # least time between two displays
+BAR_WIDTH = 30  # characters of the progress bar
 FIRST_STEPS = 8  # of the first native call
 
 _METHODS: dict[str, Callable[[], Any]] = {
@@ -66,6 +67,7 @@ class MinimizeResult:
     evaluations : int, the number of times that the loss (or the residuals) was computed
     converged : whether the run ended because the gradient is small, or because the loss no longer changes
     message : why the run ended
+    interrupted : whether Ctrl-C ended the run
     aux : the second result of the loss at ``params``, with ``has_aux=True``
     """
 
@@ -77,6 +79,7 @@ class MinimizeResult:
     evaluations: int
     converged: bool
     message: str
+    interrupted: bool = False
     aux: Any = field(default=None, repr=False)
 
 
@@ -117,7 +120,7 @@ def minimize(
         the residuals that a step removes (GaussNewton); by default the root of the dtype's epsilon
     bounds : (lower, upper), each None, a number, or a tree like ``params``; for L-BFGS and BFGS
     has_aux : whether ``loss`` returns (loss, aux). ``aux`` of the last parameters is in the result
-    progress : whether to show the step and the loss on one line of the terminal
+    progress : whether to show a bar, the step and the loss on one line of the terminal, elsewhere the last step alone
 
     Returns
     -------
@@ -200,7 +203,7 @@ def _drive(
             is_last = status != RUNNING or done >= steps
             if progress and (now - shown >= SHOW_S or is_last):
                 shown = now
-                _show(f"step {done}/{steps}  loss {float(state.loss):.6g}", is_last)
+                _show(done, steps, float(state.loss), is_last)
             if callback is not None and (is_last or done % every == 0):
                 shown_params = tree_map(lambda x: x.copy() if isinstance(x, Array) else x, run.rebuild(state.x))
                 if callback(done, shown_params, float(state.loss)):  # what it writes does not change the run
@@ -214,7 +217,8 @@ def _drive(
     params, last = run.rebuild(state.x), batch or ()
     return MinimizeResult(
         params, run.rebuild(state.best_x), loss, float(state.best_loss), done, int(state.evaluations),
-        status in (SMALL_GRADIENT, SMALL_CHANGE), message, jit(main.both)(params, *last)[1] if main.has_aux else None,
+        status in (SMALL_GRADIENT, SMALL_CHANGE), message, message.startswith("Ctrl-C"),
+        jit(main.both)(params, *last)[1] if main.has_aux else None,
     )
 
 
@@ -228,9 +232,11 @@ def _message(status: int, done: int, loss: float, dtype: str, steps: int) -> str
     }[status]
 
 
-def _show(text: str, is_last: bool) -> None:
+def _show(done: int, steps: int, loss: float, is_last: bool) -> None:
+    text = f"step {done}/{steps}  loss {loss:.6g}"
     if sys.stdout.isatty():
-        print(f"\r{text}\x1b[K", end="\n" if is_last else "", flush=True)
+        filled = BAR_WIDTH * done // max(1, steps)
+        print(f"\r[{'=' * filled}{' ' * (BAR_WIDTH - filled)}] {text}\x1b[K", end="\n" if is_last else "", flush=True)
     elif is_last:
         print(text, flush=True)
 

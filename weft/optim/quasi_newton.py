@@ -153,9 +153,8 @@ class BFGS(Descent):
         product = step @ change
         h = memory["inverse"]  # starts as the identity: scaled as in equation 6.20, losses of nets fall more slowly
         moved = h @ change
-        cross = outer(step, moved)
-        h = h - (cross + cross.mT) / product + ((1 + (change @ moved) / product) / product) * outer(step, step)
-        return {"inverse": h}
+        half = (0.5 * (1 + (change @ moved) / product) * step - moved) / product  # equation 6.17 as a sum of two outer products
+        return {"inverse": h + outer(step, half) + outer(half, step)}
 
     def direction(self, memory: dict[str, Array], gradient: Array) -> Array:
         return -(memory["inverse"] @ gradient)

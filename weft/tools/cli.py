@@ -1,4 +1,4 @@
-"""The command line: ``weft train digits|mnist``, ``weft bench convnets|gpu`` and ``weft info``."""
+"""The command line: ``weft train digits|mnist|lorenz``, ``weft bench convnets|gpu`` and ``weft info``."""
 
 from __future__ import annotations
 
@@ -27,23 +27,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="weft", description="NumPy code becomes a few fused native kernels.")
     commands = parser.add_subparsers(required=True, metavar="command")
-    train = commands.add_parser("train", help="train the convolutional net on a data set")
-    train.add_argument("data", choices=("digits", "mnist"))
-    train.add_argument("--epochs", type=int, default=None, help="default 30 for digits, 5 for mnist")
-    train.add_argument("--batch-size", type=int, default=8)
-    train.add_argument("--lr", type=float, default=1e-3, help="Adam's learning rate")
-    train.add_argument("--seed", type=int, default=0)
-    train.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
-    train.add_argument("--device", metavar="NAME", help="where it runs: cpu, gpu, gpu-sim or auto; default $WEFT_DEVICE, or cpu")
-    train.add_argument("--save", metavar="FILE", help="write the weights as safetensors")
-    train.add_argument("--checkpoint", metavar="FILE", help="save the state of the run there, after each epoch and at Ctrl-C")
-    train.add_argument("--resume", action="store_true", help="continue from the checkpoint, if there is one")
-    train.add_argument("--plot", metavar="FILE", help="write a picture of the error curve")
-    train.add_argument(
-        "--profile", metavar="FILE", nargs="?", const="",
-        help="profile a step after the training; with FILE also write the profile as .html, .png, .json (Perfetto) or .txt",
+    data = commands.add_parser("train", help="train a net: on images of digits, or on a differential equation").add_subparsers(
+        required=True, metavar="digits|mnist|lorenz", dest="data",
     )
-    train.set_defaults(run=_train)
+    for name, images in (("digits", "scikit-learn's 8x8 digits"), ("mnist", "MNIST's 28x28 digits")):
+        train = data.add_parser(name, help=f"the convolutional net, on {images}")
+        train.add_argument("--epochs", type=int, default=30 if name == "digits" else 5, help="default %(default)s")
+        train.add_argument("--batch-size", type=int, default=8)
+        _add_common(train, lr=1e-3)
+        train.add_argument("--checkpoint", metavar="FILE", help="save the state of the run there, after each epoch and at Ctrl-C")
+        train.add_argument("--resume", action="store_true", help="continue from the checkpoint, if there is one")
+        train.add_argument("--plot", metavar="FILE", help="write a picture of the error curve")
+        train.add_argument(
+            "--profile", metavar="FILE", nargs="?", const="",
+            help="profile a step after the training; with FILE also write the profile as .html, .png, .json (Perfetto) or .txt",
+        )
+        train.set_defaults(run=_train)
+    lorenz = data.add_parser("lorenz", help="a neural differential equation, on the Lorenz system")
+    lorenz.add_argument("--steps", type=int, default=1000, help="steps of Adam; default %(default)s")
+    lorenz.add_argument("--bfgs-steps", type=int, default=1000, help="the most steps of BFGS after it; default %(default)s")
+    _add_common(lorenz, lr=0.01)
+    lorenz.add_argument(
+        "--plot", metavar="FILE", default="lorenz.png" if importlib.util.find_spec("matplotlib") else None,
+        help="the picture of the fitted trajectory; default lorenz.png, if matplotlib is installed",
+    )
+    lorenz.set_defaults(run=_train_lorenz)
     bench = commands.add_parser("bench", help="time well-known nets on the CPU, or run the GPU benchmark", add_help=False)
     bench.add_argument("rest", nargs=argparse.REMAINDER)
     bench.set_defaults(run=_bench)
@@ -51,24 +59,45 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _train(arguments: argparse.Namespace) -> int:
+def _add_common(train: argparse.ArgumentParser, lr: float) -> None:
+    train.add_argument("--lr", type=float, default=lr, help="Adam's learning rate; default %(default)s")
+    train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
+    train.add_argument("--device", metavar="NAME", help="where it runs: cpu, gpu, gpu-sim or auto; default $WEFT_DEVICE, or cpu")
+    train.add_argument("--save", metavar="FILE", help="write the weights as safetensors")
+
+
+def _set_up(arguments: argparse.Namespace) -> None:
+    """Apply ``--threads`` and ``--device``, and raise if a file could not be written later."""
     import weft as wf
-    from weft.runtime.context import CONTEXT
-    from weft.tools.digit_net import digit_net
 
     if arguments.threads is not None:
         wf.set_num_threads(arguments.threads)
     if arguments.device is not None:
         wf.set_device(arguments.device)
     _check_files(arguments)
+
+
+def _train_lorenz(arguments: argparse.Namespace) -> int:
+    from weft.tools.lorenz import train_lorenz
+
+    _set_up(arguments)
+    return train_lorenz(arguments)
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    import weft as wf
+    from weft.runtime.context import CONTEXT
+    from weft.tools.digit_net import digit_net
+
+    _set_up(arguments)
     if CONTEXT.device == "gpu-sim":
         print("gpu-sim interprets GPU code, which is slow: an epoch takes minutes; Ctrl-C ends the run", flush=True)
     split = wf.data.load_digits() if arguments.data == "digits" else wf.data.load_mnist()
-    epochs = arguments.epochs if arguments.epochs is not None else (30 if arguments.data == "digits" else 5)
     wf.random.seed(arguments.seed)
     net = digit_net(split.x_train.shape[-1])
     history = wf.train.fit(
-        net, split.x_train, split.y_train, epochs=epochs, batch_size=arguments.batch_size,
+        net, split.x_train, split.y_train, epochs=arguments.epochs, batch_size=arguments.batch_size,
         optimizer=wf.optim.Adam(lr=arguments.lr), seed=arguments.seed,
         checkpoint=arguments.checkpoint, resume=arguments.resume or None,
     )
@@ -94,21 +123,23 @@ def _train(arguments: argparse.Namespace) -> int:
 
 def _check_files(arguments: argparse.Namespace) -> None:
     """Raise before training if a file could not be written afterwards."""
-    if arguments.resume and not arguments.checkpoint:
+    options = vars(arguments)
+    if options.get("resume") and not arguments.checkpoint:
         raise ValueError("train: --resume needs --checkpoint FILE, the file to go on from")
-    if arguments.profile is not None:
+    profile = options.get("profile")
+    if profile is not None:
         from weft.tools.profile import check_ending
         from weft.tools.profile_session import timing_device
 
         timing_device()
-        if arguments.profile:
-            check_ending(arguments.profile)
-    pictures = [f for f in (arguments.plot, arguments.profile) if f and (f == arguments.plot or f.endswith(".png"))]
+        if profile:
+            check_ending(profile)
+    pictures = [f for f in (arguments.plot, profile) if f and (f == arguments.plot or f.endswith(".png"))]
     if pictures and importlib.util.find_spec("matplotlib") is None:
         raise ImportError(f"train: {pictures[0]} needs matplotlib: pip install weft[plot]")
     option_of_path: dict[str, str] = {}
     for option in ("save", "checkpoint", "plot", "profile"):
-        file = getattr(arguments, option)
+        file = options.get(option)
         if file:
             path = Path(file)
             earlier = option_of_path.setdefault(os.path.realpath(path), option)
