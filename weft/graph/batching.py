@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from weft.graph.node import Node, topological_order
 from weft.graph.primitives import bind
-from weft.graph.primitives.common import batch_behind
+from weft.graph.primitives.batch_behind import batch_behind
 from weft.graph.source_lines import ORIGIN
 
 Batched = tuple[Node, int | None]

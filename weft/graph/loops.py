@@ -30,8 +30,9 @@ from weft.graph.forward import forward
 from weft.graph.gradient import Cotangents, backward, dependents
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Shape, rebuild, topological_order
+from weft.graph.primitives.batch_behind import SHORT_ROW, spread_behind
 from weft.graph.primitives.call import call, full, permute
-from weft.graph.primitives.common import front, spread, spread_back
+from weft.graph.primitives.common import front, spread
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
 from weft.graph.primitives.table import bind, constant, input_leaf
 
@@ -307,7 +308,7 @@ def _batch(
     operands: Sequence[Node], dims: Sequence[int | None], body: Body, carries: int, xs: int, length: int, reverse: bool,
     counted: bool, until: bool,
 ) -> tuple[Node, Any]:
-    """Return one loop for all examples, with a batched body. Its batch dimension is the first, or the last if rows are short.
+    """Return one loop for all examples, with a batched body. Its batch dimension is the first one, or the last.
 
     The token's "dimension" is a tuple with one entry a result: (number of the result in the new loop, batch dimension).
     """
@@ -315,8 +316,8 @@ def _batch(
     size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     many = {k for k, d in enumerate(dims[: len(graph.inputs)]) if d is not None}
     ends_differ = counted and dims[-1] is not None
-    behind = _has_short_rows(graph)
-    place = spread_back if behind else spread
+    behind = _has_short_rows(graph, carries + xs, size)
+    place = spread_behind if behind else spread
 
     def position(n: Node) -> int:
         """Return where the batch dimension of a carry, slice or result of the body is put."""
@@ -377,12 +378,16 @@ def _batch(
     return new, tuple(zip(numbers, [*last, *stacked, *tapes], strict=True))
 
 
-SHORT_ROW = 8  # elements: fewer do not fill a vector
+LONGEST_ROW = 32  # elements of a body's arrays if the batch lies last: products leave longer ones in an order that costs copies
 
 
-def _has_short_rows(graph: Graph) -> bool:
-    """Return whether no array of a body has a row that fills a vector. Vectors along the batch are better then."""
-    return all(n.shape[-1] < SHORT_ROW for n in graph.order if n.shape)
+def _has_short_rows(graph: Graph, varying: int, size: int) -> bool:
+    """Return whether vectors along the batch suit a body: rows of carries and slices fill none, and no row is long.
+
+    varying : the number of carries and slices among the inputs of the body
+    """
+    short = all(n.shape[-1] < SHORT_ROW for n in graph.inputs[:varying] if n.shape)
+    return short and all(n.shape[-1] <= min(size, LONGEST_ROW) for n in graph.order if n.shape)
 
 
 class _Ends(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from importlib import import_module
 from typing import Any
@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import FROM_NUMPY
-from weft.graph.node import Cost, Node, Primitive
+from weft.graph.node import Cost, Node
 from weft.graph.primitives.call import broadcast_to, call, permute, reshape
-from weft.graph.primitives.table import bind
 
 Batched = tuple[Node, int | None]
 
@@ -96,18 +95,6 @@ def spread(x: Node, dim: int | None, count: int) -> Node:
     return front(x, dim) if dim is not None else broadcast_to(x, (count, *x.shape))
 
 
-def back(x: Node, dim: int | None) -> Node:
-    """Move the batch dimension behind all others. Without one, append a dimension of 1 unless x is a number."""
-    if dim is None:
-        return reshape(x, (*x.shape, 1)) if x.shape else x
-    return permute(x, (*(d for d in range(len(x.shape)) if d != dim), dim))
-
-
-def spread_back(x: Node, dim: int | None, count: int) -> Node:
-    """Return x with a batch dimension of ``count`` behind all others, repeating x if it is not batched."""
-    return back(x, dim) if dim is not None else broadcast_to(back(x, None), (*x.shape, count))
-
-
 def rank(x: Node, dim: int | None) -> int:
     """Return the number of dimensions without the batch dimension."""
     return len(x.shape) - (dim is not None)
@@ -144,35 +131,6 @@ def batch_elementwise(name: str) -> Callable[..., Batched]:
         return bind(*(front(x, d, ndim) for x, d in zip(inputs, dims, strict=True)), **params), 0
 
     return rule
-
-
-# the same if the batch becomes the last dimension
-_LIFTED_BEHIND: dict[str, Callable[[Any, int], Any]] = {
-    "shape": lambda shape, n: (*shape, n), **dict.fromkeys(("start", "low", "high"), lambda positions, n: (*positions, 0)),
-    "step": lambda steps, n: (*steps, 1),
-}
-
-
-def batch_behind(op: Primitive, inputs: Sequence[Node], dims: Sequence[int | None], params: Mapping[str, Any]) -> Batched:
-    """Return a primitive on operands whose batch dimensions are moved behind all others, if it allows that at no cost.
-
-    These are element-wise primitives and those that move elements. Others are batched by their own rule.
-    """
-    if op.kind == "elementwise":
-        out = bind(op, *map(back, inputs, dims), **params)
-        return out, len(out.shape) - 1
-    if op.name not in _MOVES:
-        assert op.batch is not None
-        return op.batch(inputs, dims, **params)
-    n = extent(inputs, dims)
-    lifted = {key: _LIFTED_BEHIND[key](value, n) if key in _LIFTED_BEHIND else value for key, value in params.items()}
-    if "axes" in lifted:
-        lifted["axes"] = (*lifted["axes"], len(lifted["axes"]))
-    out = bind(op, *[spread_back(x, d, n) for x, d in zip(inputs, dims, strict=True)], **lifted)
-    return out, len(out.shape) - 1
-
-
-_MOVES = frozenset(("reshape", "permute", "broadcast_to", "slice", "pad", "concat", "slice_set"))
 
 
 def shifted(axes: Sequence[int]) -> tuple[int, ...]:
