@@ -30,6 +30,7 @@ from weft.graph.forward import forward
 from weft.graph.gradient import Cotangents, backward, dependents
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Shape, rebuild, topological_order
+from weft.graph.primitives.batch_behind import SHORT_ROW, spread_behind
 from weft.graph.primitives.call import call, full, permute
 from weft.graph.primitives.common import front, spread
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
@@ -307,7 +308,7 @@ def _batch(
     operands: Sequence[Node], dims: Sequence[int | None], body: Body, carries: int, xs: int, length: int, reverse: bool,
     counted: bool, until: bool,
 ) -> tuple[Node, Any]:
-    """Return one loop for all examples, with a batched body.
+    """Return one loop for all examples, with a batched body. Its batch dimension is the first one, or the last.
 
     The token's "dimension" is a tuple with one entry a result: (number of the result in the new loop, batch dimension).
     """
@@ -315,30 +316,39 @@ def _batch(
     size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     many = {k for k, d in enumerate(dims[: len(graph.inputs)]) if d is not None}
     ends_differ = counted and dims[-1] is not None
+    behind = _has_short_rows(graph, carries + xs, size)
+    place = spread_behind if behind else spread
+
+    def position(n: Node) -> int:
+        """Return where the batch dimension of a carry, slice or result of the body is put."""
+        return len(n.shape) if behind else 0
+
+    def leaf(n: Node) -> Node:
+        return input_leaf((*n.shape, size) if behind else (size, *n.shape), n.dtype)
+
     while True:  # a carry that starts equal for all examples may differ between them after a step
         ends_differ = ends_differ or (until and 0 in many)
         many |= set(range(carries)) if ends_differ else set()
-        inputs = [input_leaf((size, *n.shape), n.dtype) if k in many else n for k, n in enumerate(graph.inputs)]
-        done = batch(graph.outputs, {graph.inputs[k]: (inputs[k], 0) for k in sorted(many)})
+        inputs = [leaf(n) if k in many else n for k, n in enumerate(graph.inputs)]
+        done = batch(graph.outputs, {graph.inputs[k]: (inputs[k], position(graph.inputs[k])) for k in sorted(many)}, behind)
         more = {k for k in range(carries) if done[k][1] is not None} - many
         if not more:
             break
         many |= more
     outputs = []
     for k, (node, dim) in enumerate(done):
-        if dim is None and (ends_differ or (k in many and k < carries)):
-            node, dim = spread(node, None, size), 0
-        outputs.append(front(node, dim) if dim is not None else node)
+        varies = dim is not None or ends_differ or (k in many and k < carries)
+        outputs.append(place(node, dim, size) if varies else node)
     batched = []
     for k, (x, d) in enumerate(zip(operands[: len(graph.inputs)], dims, strict=False)):
         if k not in many:
             batched.append(x)
         elif carries <= k < carries + xs:  # the loop's own axis stays first
             assert d is not None
-            moved = front(x, d)
-            batched.append(permute(moved, (1, 0, *range(2, len(moved.shape)))))
+            own, *rest = [axis for axis in range(len(x.shape)) if axis != d]
+            batched.append(permute(x, (own, *rest, d) if behind else (own, d, *rest)))
         else:
-            batched.append(spread(x, d, size))
+            batched.append(place(x, d, size))
     split = carries, carries + xs
     starts, rows, constants = batched[: split[0]], batched[split[0] : split[1]], batched[split[1] :]
     count, added = operands[-1] if counted else None, 0
@@ -349,18 +359,35 @@ def _batch(
             ends = _count_longest(front(operands[-1], dims[-1]), reverse)
         zeros = [full(0, n.shape, n.dtype) for n in outputs[carries:]]
         kept = zip(outputs, [*inputs[:carries], *zeros], strict=True)
-        outputs = [*ends.outputs, *(call.where(front(ends.going, 0, len(n.shape) - 1), n, old) for n, old in kept)]
+        outputs = list(ends.outputs)
+        for n, old in kept:
+            outputs.append(call.where(ends.going if behind else front(ends.going, 0, len(n.shape) - 1), n, old))
         added = len(ends.starts)
         starts, inputs = [*ends.starts, *starts], [*ends.inputs, *inputs, *ends.constants]
         constants, count = [*constants, *ends.values], ends.length
     new = loop(
         starts, rows, constants, body=Body(Graph(inputs, outputs)), length=length, reverse=reverse, count=count, until=until,
     )
-    last = [0 if k in many else None for k in range(carries)]
-    stacked = [1 if ends_differ or dim is not None else None for _, dim in done[carries:]]
-    tapes = [None if d is None else 1 for d in last]
+    last = [position(n) if k in many else None for k, n in enumerate(graph.inputs[:carries])]
+    stacked = [
+        position(n) + 1 if ends_differ or dim is not None else None
+        for n, (_, dim) in zip(graph.outputs[carries:], done[carries:], strict=True)
+    ]
+    tapes = [None if d is None else d + 1 for d in last]
     numbers = [k + added * (2 if k >= len(done) else 1) for k in range(len(done) + carries)]
     return new, tuple(zip(numbers, [*last, *stacked, *tapes], strict=True))
+
+
+LONGEST_ROW = 32  # elements of a body's arrays if the batch lies last: products leave longer ones in an order that costs copies
+
+
+def _has_short_rows(graph: Graph, varying: int, size: int) -> bool:
+    """Return whether vectors along the batch suit a body: rows of carries and slices fill none, and no row is long.
+
+    varying : the number of carries and slices among the inputs of the body
+    """
+    short = all(n.shape[-1] < SHORT_ROW for n in graph.inputs[:varying] if n.shape)
+    return short and all(n.shape[-1] <= min(size, LONGEST_ROW) for n in graph.order if n.shape)
 
 
 class _Ends(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from weft.array import Array
 from weft.functions.elementwise.composed import clip
 from weft.functions.elementwise.ufuncs import abs as absolute
-from weft.functions.elementwise.ufuncs import maximum, minimum, sign, stop_gradient
+from weft.functions.elementwise.ufuncs import exp, log, maximum, minimum, sign, stop_gradient
 from weft.functions.indexing.where import where
 from weft.ode.steps import Slope, norm
 
@@ -60,9 +60,9 @@ class PI:
 
     def factor(self, error: Array, previous: Array | None, power: int) -> Array:
         """Return the factor of the step size. previous : None without ``pcoeff``"""
-        change = self.safety * maximum(error, 1e-10) ** (-(self.pcoeff + self.icoeff) / power)
+        change = self.safety * _power(maximum(error, 1e-10), -(self.pcoeff + self.icoeff) / power)
         if previous is not None:
-            change = change * maximum(previous, 1e-4) ** (self.pcoeff / power)
+            change = change * _power(maximum(previous, 1e-4), self.pcoeff / power)
         return clip(change, self.least, self.most)
 
 
@@ -77,6 +77,11 @@ class ConstantSteps:
     >>> wf.ode.solve(decay, 1.0, [0.0, 0.5, 1.0], solver=wf.ode.Euler(), control=wf.ode.ConstantSteps()).ys
     array([1.  , 0.5 , 0.25], dtype=float32)
     """
+
+
+def _power(x: Array, exponent: float) -> Array:
+    """Return a power of a positive number. It may be wrong in the last digits, and is computed in vectors, as ``**`` is not."""
+    return exp(exponent * log(x))
 
 
 def error_norm(error: Array, scale: Array) -> Array:
@@ -98,5 +103,5 @@ def first_step(
     bend = norm((f(t + signed, y + width * slope) - slope) / scale) / where(width == 0, 1.0, absolute(width))
     steep = maximum(high, bend)
     flat = steep <= 1e-15
-    other = where(flat, maximum(1e-6, 1e-3 * absolute(width)), (0.01 / where(flat, 1.0, steep)) ** (1 / power))
+    other = where(flat, maximum(1e-6, 1e-3 * absolute(width)), _power(0.01 / where(flat, 1.0, steep), 1 / power))
     return stop_gradient(minimum(100 * h, other.astype(t.dtype)))

@@ -28,6 +28,7 @@ from weft.kernel.expressions import dependencies, roots, walk
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Axis, Kernel, Reduction, size_of
 from weft.kernel.stages import Part, split
+from weft.kernel.unroll import unroll
 
 MIN_SIMILAR_PARTS = 4  # least parts of a kernel in which similar ones are merged
 
@@ -36,7 +37,7 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     """Return the LLVM text of a kernel as loop nests. It is correct for every kernel, contractions included."""
     m = Module()
     symbol = f"weft_{kernel.name}"  # the prefix avoids names of C functions
-    parts, scratch = split(kernel)
+    parts, scratch = split(unroll(kernel))
     may_repeat = not in_place(kernel)
     buffers = (*kernel.inputs, *kernel.outputs)
     layout = ScratchLayout({key_of(b): i for i, b in enumerate(buffers)}, kernel.scalars, len(buffers),

@@ -1,0 +1,125 @@
+"""Loops under vmap over short rows: each example ends by itself, whatever the others do, and the batch is the last dimension."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.graph.loops import SCAN, every
+from weft.graph.node import Graph
+
+SIZES = [1, 2, 7, 8, 9, 63, 64, 65, 200]
+
+
+def draw_step(rng: random.Random, rows: int) -> Any:
+    """Return a random function (x[rows], s, c) -> (x, s) of a vector, a number and a constant vector."""
+    kinds = [rng.randrange(7) for _ in range(rng.randint(1, 4))]
+    places = [rng.randrange(rows) for _ in kinds]
+
+    def step(x: Any, s: Any, c: Any) -> Any:
+        for kind, k in zip(kinds, places, strict=True):
+            if kind == 0:
+                x = wf.stack([wf.sin(x[j] - x[j - 1]) + x[k] * 0.1 for j in range(rows)])
+            elif kind == 1:
+                x = x * 0.9 + c[k] * 0.1
+            elif kind == 2:
+                s = s + (x * c).mean()
+            elif kind == 3:
+                x = x - s * x[::-1] * 0.1
+            elif kind == 4:
+                x = wf.where(x > x.max() * 0.9, x * 0.5, x)
+            elif kind == 5:
+                x = wf.outer(x, c).sum(axis=1) * 0.3 + wf.concat([x[k:], x[:k]])
+            else:
+                x = wf.tanh(x.reshape(rows, 1) + c.reshape(1, rows)).mean(axis=0)
+        return x, s * 0.5
+
+    return step
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_loops(part: int) -> None:
+    for _ in range(3):
+        seed = random.randrange(1 << 40)
+        print(f"seed {seed}")
+        rng, values = random.Random(seed), np.random.default_rng(seed)
+        rows, count = rng.randint(1, 5), rng.choice(SIZES)
+        step = draw_step(rng, rows)
+        steps = values.integers(0, rng.choice([1, 4, 40]), count)  # examples that end at once, and some that take many steps
+        x, c = values.standard_normal((count, rows)), values.standard_normal((count, rows))
+        x[values.random(count) < 0.1, 0] = np.nan  # failed examples do not disturb the others
+        c_axis, result = rng.choice([0, 1, None]), rng.choice(["last", "rows", "both"])
+
+        def one(n: Any, x: Any, c: Any, step: Any = step, result: str = result) -> Any:
+            def body(v: Any) -> Any:
+                k, x, s = v
+                return (k + 1, *step(x, s, c))
+
+            _, y, s = wf.while_loop(lambda v: v[0] < n, body, (0, x, x.sum() * 0.1), max_steps=50)
+            if result == "last":
+                return y, s
+
+            def inner(v: Any, row: Any) -> Any:
+                x, s = step(v, row[0], c)
+                return x, x + s
+
+            y, stacked = wf.scan(inner, y, wf.outer(c, x))
+            return (stacked,) if result == "rows" else (y, s, stacked)
+
+        given = (wf.array(steps), wf.array(x), wf.array(c if c_axis == 0 else c.T if c_axis == 1 else c[0]))
+        mapped = wf.jit(wf.vmap(one, in_axes=(0, 0, c_axis)))
+        got = mapped(*given)
+        alone = wf.jit(one)
+        for k in {0, count - 1, *values.integers(0, count, 6).tolist()}:
+            want = alone(given[0][k], given[1][k], given[2] if c_axis is None else wf.array(c[k]))
+            for g, w in zip(got, want, strict=True):
+                np.testing.assert_allclose(g.numpy()[k], w.numpy(), rtol=1e-12, atol=1e-12)
+        mapped(*given)
+        assert (mapped.traces, alone.traces) == (1, 1)
+
+
+def test_gradients() -> None:
+    rng = random.Random(seed := random.randrange(1 << 40))
+    print(f"seed {seed}")
+    values = np.random.default_rng(seed)
+    for count in (1, 9):
+        step = draw_step(rng, 3)
+        steps, x, c = wf.array(values.integers(0, 9, count)), wf.array(values.standard_normal((count, 3))), wf.ones(3)
+
+        def one(x: Any, n: Any, step: Any = step, c: Any = c) -> Any:
+            out = wf.while_loop(lambda v: v[0] < n, lambda v: (v[0] + 1, *step(v[1], v[2], c)), (0, x, x[0]), max_steps=10)
+            return (out[1] ** 2).sum() + out[2]
+
+        each = np.stack([wf.grad(one)(x[k], steps[k]).numpy() for k in range(count)])
+        for mapped in (wf.vmap(wf.grad(one)), wf.grad(lambda x, n, one=one: wf.vmap(one)(x, n).sum())):
+            np.testing.assert_allclose(wf.jit(mapped)(x, steps).numpy(), each, rtol=1e-10, atol=1e-12)
+
+
+def test_no_examples() -> None:
+    def one(x: Any) -> Any:
+        return wf.while_loop(lambda v: v.sum() < 10, lambda v: wf.stack([v[1], v[0] + 1]), x, max_steps=20)
+
+    assert wf.jit(wf.vmap(one))(wf.zeros((0, 2))).shape == (0, 2)
+
+
+@pytest.mark.parametrize(("rows", "last"), [(3, True), (64, False)])
+def test_where_the_batch_lies(rows: int, last: bool) -> None:
+    """Behind short rows, so that vectors lie along the batch; in front of long ones."""
+    def one(x: Any) -> Any:
+        return wf.while_loop(lambda v: v.max() < 10, lambda v: v * 1.5 + 0.1, x, max_steps=20)
+
+    seen = []
+
+    @wf.jit
+    def f(x: Any) -> Any:
+        out = wf.vmap(one)(x)
+        loops = [n for n in every(Graph([], [out.node])) if n.op is SCAN]
+        seen.extend(n.shape for s in loops for n in s.params["body"].graph.inputs if len(n.shape) == 2)
+        return out
+
+    f(wf.ones((20, rows)))
+    assert seen and all(shape == ((rows, 20) if last else (20, rows)) for shape in seen)
