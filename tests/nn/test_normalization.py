@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from layer_formulas import affine, standard
@@ -145,3 +147,24 @@ def test_small_dtypes(dtype: str, bound: float) -> None:
     np.testing.assert_allclose(y.astype("float64").numpy(), standard(wide, (3,)), rtol=bound, atol=bound)
     slope = wf.grad(lambda x: (nn.rms_norm(x, 5) * 2).sum())(x)
     assert slope.dtype == x.dtype and np.isfinite(slope.astype("float32").numpy()).all()
+
+
+@pytest.mark.parametrize("argument", ["eps", "momentum"])
+@pytest.mark.parametrize("value", ["2", [0.1], 1j, np.ones(2)])
+def test_arguments_that_are_no_numbers(argument: str, value: Any) -> None:
+    x, given = wf.ones((4, 6)), {argument: value}
+    calls: dict[str, Any] = {
+        "batch_norm": lambda: wf.nn.batch_norm(x, wf.zeros(6), wf.ones(6), training=True, **given),
+        "BatchNorm1d": lambda: wf.nn.BatchNorm1d(6, **given),
+    }
+    if argument == "eps":
+        calls |= {
+            "layer_norm": lambda: wf.nn.layer_norm(x, 6, **given), "LayerNorm": lambda: wf.nn.LayerNorm(6, **given),
+            "rms_norm": lambda: wf.nn.rms_norm(x, 6, **given), "RMSNorm": lambda: wf.nn.RMSNorm(6, **given),
+            "group_norm": lambda: wf.nn.group_norm(x, 2, **given), "GroupNorm": lambda: wf.nn.GroupNorm(2, 6, **given),
+            "instance_norm": lambda: wf.nn.instance_norm(x[..., None], **given),
+            "InstanceNorm1d": lambda: wf.nn.InstanceNorm1d(6, **given),
+        }
+    for name, call in calls.items():
+        with pytest.raises(TypeError, match=f"^{name}: {argument} (must be a real number|has shape)"):
+            call()

@@ -23,6 +23,13 @@ def decay(t: Any, y: Any, args: Any) -> Any:
     (ValueError, "iterations is 0", lambda: wf.ode.Kvaerno5(iterations=0)),
     (TypeError, "y0 is bfloat16", lambda: wf.ode.solve(decay, wf.ones(2, dtype="bfloat16"), [0.0, 1.0])),
     (ValueError, "atol", lambda: wf.ode.solve(decay, wf.ones(2), [0.0, 1.0], atol=wf.array([1e-6, -1.0]))),
+    (TypeError, "solve: rtol must be a real number, not 'a'", lambda: wf.ode.solve(decay, wf.ones(2), [0.0, 1.0], rtol="a")),
+    (TypeError, "solve: atol must be a real number, not None", lambda: wf.ode.solve(decay, wf.ones(2), [0.0, 1.0], atol=None)),
+    (TypeError, "solve: rtol must be", lambda: wf.jit(lambda y: wf.ode.solve(decay, y, [0.0, 1.0], rtol=["a"]).ys)(wf.ones(2))),
+    (ValueError, r"solve: atol has shape \(3,\), but .* the shape of the state, \(2,\)", lambda: wf.ode.solve(
+        decay, wf.ones(2), [0.0, 1.0], atol=wf.ones(3))),
+    (TypeError, "solve: dt0 must be a real number, not 'a'", lambda: wf.ode.solve(decay, wf.ones(2), [0.0, 1.0], dt0="a")),
+    (TypeError, r"solve: dt0 has shape \(2,\)", lambda: wf.ode.solve(decay, wf.ones(2), [0.0, 1.0], dt0=wf.ones(2))),
     (TypeError, "event 0 returns", lambda: wf.ode.solve(decay, 1.0, [0.0, 1.0], events=wf.ode.Event(lambda t, y, a: y < 0.5))),
 ])
 def test_refusals(error: type[Exception], match: str, f: Callable[[], Any]) -> None:

@@ -156,3 +156,28 @@ def test_neural_ode_learns(adjoint: Any) -> None:
     losses = [float(step(wf.array([1.0, 0.0]))) for _ in range(200)]
     assert losses[-1] < 0.02 * losses[0] and step.traces == 1
     assert wf.nn.NeuralODE(net, takes_time=False)(wf.ones((4, 2))).shape == (4, 2)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("loop", ["scan", "while_loop"])
+def test_adjoint_solutions_in_loops_read_arrays_from_outside(loop: str, jitted: bool) -> None:
+    weights = np.random.default_rng(3).uniform(0.5, 1.5, 2)
+
+    def solved(adjoint: Any, weights: Any, rate: Any) -> Any:
+        w = wf.tanh(wf.array(weights)) * 2
+
+        def one(y: Any) -> Any:
+            f = lambda t, y, rate: -y * w * rate  # noqa: E731
+            return ode.solve(f, y * rate, [0.0, 0.7], args=rate, rtol=1e-7, atol=1e-9, adjoint=adjoint).ys[-1]
+
+        if loop == "scan":
+            return wf.scan(lambda y, _: (one(y), None), wf.ones(2, dtype="float64"), None, length=3)[0].sum()
+        start = 0.0, wf.ones(2, dtype="float64")
+        return wf.while_loop(lambda s: s[0] < 3.0, lambda s: (s[0] + 1, one(s[1])), start, max_steps=5)[1].sum()
+
+    slopes = []
+    for adjoint in (None, ode.Backsolve()):
+        grad = wf.grad(solved, argnums=2)
+        grad = wf.jit(grad, static_argnums=0) if jitted else grad
+        slopes.append(float(grad(adjoint, wf.array(weights), wf.array(0.8, "float64"))))
+    np.testing.assert_allclose(slopes[1], slopes[0], rtol=1e-5)

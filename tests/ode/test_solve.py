@@ -185,6 +185,16 @@ def test_directions_of_events(direction: int, want: float, backwards: bool) -> N
     assert int(none.status) == 0 and np.isnan(float(none.t_event[0] if isinstance(none.t_event, tuple) else none.t_event))
 
 
+@pytest.mark.parametrize("solver", [ode.Tsit5(), ode.Euler(), ode.Kvaerno5(), ode.Dopri8()])
+def test_states_without_elements(solver: Any) -> None:
+    options: dict[str, Any] = {} if solver.error_order else {"control": ode.ConstantSteps()}
+    for shape in ((0,), (3, 0)):
+        solution = ode.solve(lambda t, y, rate: -rate * y, wf.ones(shape), [0.0, 0.5, 1.0], args=2.0, solver=solver, **options)
+        assert solution.ys.shape == (3, *shape) and solution.status == 0
+        slope = wf.jit(wf.grad(lambda y: ode.solve(lambda t, y, _: -y, y, [0.0, 1.0], solver=solver, **options).ys.sum()))
+        assert slope(wf.ones(shape)).shape == shape
+
+
 def test_failures() -> None:
     """Outside of transformations an error with the last time and state; inside, a status and NaN."""
     cases = [

@@ -138,7 +138,8 @@ def santa(p, grads, noise, u, lr, sigma, eps, anneal, burnin, c, n, splitting) -
         v = sigma * v + (1 - sigma) / n**2 * f * f
         g = 1 / np.sqrt(eps + np.sqrt(v))
         before = g if before is None else before
-        kick = lr / beta * (1 - before / g) / u + np.sqrt(2 * lr / beta * before) * z
+        inverse = np.where(u * u < 0.01 * lr / beta, u / (0.01 * lr / beta), 1 / u)
+        kick = lr / beta * (1 - before / g) * inverse + np.sqrt(2 * lr / beta * before) * z
         if splitting:
             p = p + g * u / 2
             if t < burnin:

@@ -88,7 +88,7 @@ def test_eve_follows_the_loss(jitted: bool) -> None:
 def test_santa_walks_and_refines(kind: str, jitted: bool) -> None:
     start, grads = arrays("float64"), [arrays("float64") for _ in range(STEPS)]
     wf.random.seed(7)
-    found = run(getattr(optim, kind)(0.01, burnin=6), start, grads, jitted)
+    found = run(getattr(optim, kind)(0.01, eps=1e-8, burnin=6), start, grads, jitted)
     wf.random.seed(7)
     first = {name: wf.random.normal(0.0, 0.1, s, dtype="float64").numpy() for name, s in SHAPES.items()}
     noise = [{name: wf.random.normal(0.0, 1.0, s, dtype="float64").numpy() for name, s in SHAPES.items()} for _ in grads]

@@ -228,6 +228,22 @@ def test_options_that_make_no_sense(make, message: str) -> None:
         make()
 
 
+@pytest.mark.parametrize("jitted", [False, True])
+def test_state_of_parameters_of_another_shape(jitted: bool) -> None:
+    first, other = {"w": wf.ones(3), "b": wf.ones(())}, {"w": wf.ones((4, 3)), "b": wf.ones(())}
+    for make in (optim.Adam, optim.Lion, lambda: optim.SGD(momentum=0.9)):
+        optimizer = make().init(first)
+        step = wf.jit(optimizer.update) if jitted else optimizer.update
+        for more in ({}, {"new": wf.ones(2)}):
+            with pytest.raises(ValueError, match=r"update: parameter 'w' has shape \(4, 3\), but the state .* shape \(3,\)"):
+                step({**other, **more}, {**other, **more})
+            step(first, first)
+        optimizer.init(other).update(other, other)
+    for model in (wf.ones(3), wf.ones(()), wf.ones(3)[0]):
+        with pytest.raises(TypeError, match="the model is .* must be a Module or a dict of Arrays"):
+            optim.Adam().init(model)
+
+
 def test_gradients_that_do_not_fit() -> None:
     for gradients in ({}, {"w": wf.ones(4)}):
         with pytest.raises(wf.errors.ShapeError, match="parameter 'w'"):

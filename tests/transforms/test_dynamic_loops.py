@@ -145,6 +145,29 @@ def test_associative_scan(axis: int, reverse: bool) -> None:
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(("name", "f", "xs", "error", "text"), [
+    ("map", lambda p: p[0] + p[1], (wf.ones((3, 2)), wf.ones((4, 2))), ShapeError,
+     r"the arrays of xs have shapes \(3, 2\), \(4, 2\): their extents along axis 0 must be equal"),
+    ("map", lambda p: p, {"a": wf.ones(3), "b": 2.0}, ValueError, "xs, leaf 1, is one number"),
+    ("map", lambda p: p, None, ShapeError, "xs is None, but must be an array"),
+    ("map", lambda p: p, {"a": wf.ones(3), "b": "text"}, TypeError, "xs is a tree whose leaf 1 is 'text'"),
+    ("map", lambda p: (p, "text"), wf.ones(3), TypeError, r"f returns a tree whose leaf 1 is 'text' \(str\), but must"),
+    ("map", 3, wf.ones(3), TypeError, "f is 3 .* a function"),
+    ("associative_scan", lambda a, b: a, (wf.ones((3, 2)), wf.ones((4, 2))), ShapeError, "extents along axis 0 must be equal"),
+    ("associative_scan", lambda a, b: (a, b), wf.ones(3), ShapeError, "f returns .* for operands that are one array"),
+    ("associative_scan", lambda a, b: (a + b).sum(), wf.ones(3), ShapeError, r"result of f has shape \(\) .* operands, \(1,\)"),
+    ("associative_scan", lambda a, b: (a + b).astype("float64"), wf.ones(3), TypeError, "dtype float64, but .* float32"),
+    ("associative_scan", lambda a, b: None, wf.ones(3), ShapeError, "f returns None"),
+    ("associative_scan", lambda a, b: a, 2.0, ValueError, "xs is one number"),
+])
+def test_what_does_not_fit(name: str, f: Any, xs: Any, error: type[Exception], text: str) -> None:
+    calls = [lambda: getattr(wf, name)(f, xs)]
+    calls += [lambda: wf.map(f, xs, 2)] if name == "map" else [lambda: wf.associative_scan(f, xs, True)]
+    for call in (*calls, lambda: wf.jit(lambda: calls[0]())()):
+        with pytest.raises(error, match=f"{name}: .*{text}"):
+            call()
+
+
 @pytest.mark.parametrize("size", [None, 1, 2, 3, 5, 6, 100])
 def test_map(size: int | None) -> None:
     x = np.random.default_rng().standard_normal((6, 3))

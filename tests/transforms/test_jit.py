@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from making import array, normal
 
-from weft.array import Array, wrap
+from weft.array import Array, ndarray, wrap
 from weft.devices import counters
 from weft.errors import DTypeError, TraceError
 from weft.graph.primitives.table import TABLE, bind
@@ -286,7 +286,14 @@ def test_looks_inside_are_refused_at_the_users_line(look):
 
     with pytest.raises(TraceError, match=r"test_jit\.py:\d+: the value of this array is not known inside .* traced by wf.jit"):
         jit(f)(array([1.0, 2.0]))
-    assert "not known while tracing" in jit(lambda x: (repr(x), x)[0])(array([1.0]))
+    for text in (repr, str, "{}".format, "%s".__mod__):  # print shows what is known during the trace
+        for x in (array([1.0]), array(1.0), array([1.0])[0]):
+            expected = "float32(<not known while tracing>)"
+            if isinstance(x, ndarray):
+                expected = f"array(<not known while tracing>, shape={x.shape}, dtype=float32)"
+            assert jit(lambda x, text=text: text(x))(x) == expected
+    with pytest.raises(TraceError, match=r"test_jit\.py:\d+: the value of this array is not known"):
+        jit(lambda x: f"{x:.3f}")(array(1.0))
 
 
 def test_constants_may_be_looked_at_inside():
@@ -325,6 +332,22 @@ def test_decorator_forms_and_methods():
     assert f(array([1.0]), n=2.5).tolist() == [2.5] and f.__doc__ == "Doc." and f.__name__ == "f"
     with pytest.raises(TypeError, match="not a function"):
         jit(3)
+
+
+def test_static_arguments_must_exist():
+    def f(x, n=2, /, *, how=None):
+        return x * n
+
+    for number in (2, 5, -3):
+        with pytest.raises(ValueError, match=rf"jit: static_argnums has {number}, but f\(x, n=2, how=None\) has 2 positional"):
+            jit(f, static_argnums=(0, number))
+    for name in ("n", "hwo"):
+        with pytest.raises(ValueError, match=f"jit: static_argnames has '{name}', but f.* takes only how by name"):
+            jit(static_argnames=name)(f)
+    with pytest.raises(ValueError, match="has no positional arguments"):
+        jit(lambda *, a: a, static_argnums=0)
+    assert jit(f, static_argnums=1)(array([1.0])).tolist() == [2.0]  # a call may leave a default out
+    assert jit(lambda *a, **k: a[0], static_argnums=7, static_argnames="how")(array([1.0])).tolist() == [1.0]
 
 
 class Affine:

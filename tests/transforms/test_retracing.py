@@ -382,3 +382,23 @@ def test_every_change_shows_in_a_step_with_state_after_many_calls(make, read, ch
             change(held)
         else:
             held = make()
+
+
+@pytest.mark.parametrize("kind", [lambda f: lambda self, x: f(x), staticmethod, lambda f: classmethod(lambda cls, x: f(x)),
+                                  lambda f: property(lambda self: f)])
+def test_methods_of_a_class_are_compared_by_their_code(kind):
+    class Owner:
+        pass
+
+    def run(owner, x):
+        return owner.apply(x) + x
+
+    owner, warm, held = Owner(), wf.jit(run), wf.jit(lambda x: run(owner, x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for k in range(12):
+            Owner.apply = kind(lambda x: x * k)  # noqa: B023  the closure variable is a run-time number
+            assert warm(owner, wf.ones(2)).tolist() == held(wf.ones(2)).tolist() == [k + 1.0] * 2
+    assert warm.traces <= 3 and held.traces <= 3
+    Owner.apply = kind(lambda x: x - 5.0)
+    assert warm(owner, wf.ones(2)).tolist() == held(wf.ones(2)).tolist() == [-3.0] * 2

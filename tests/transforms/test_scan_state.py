@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -209,3 +211,28 @@ def test_numbers_of_the_text_are_no_arrays_of_the_loop() -> None:
     _, loop = loops(lambda x: wf.scan(lambda c, r: (c + r * (wf.arange(4)[None, :] == 2) + wf.full((3, 4), 0.5), None),
                                       wf.zeros((3, 4)), x)[0], wf.ones((5, 3, 4)))
     assert len(loop.constants) == 0
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_places_that_exchange_arrays_stay_aliases(jitted: bool) -> None:
+    seed = int(rng.integers(2**31))
+    print("seed", seed)
+    draw = random.Random(seed)
+    sources = ["m.w", "o.h", "o.d['w']"]
+    for _ in range(30):
+        names = draw.sample(sources, draw.choice([1, 2, 3]))
+        values = [draw.choice(sources) + draw.choice(["", "", "", " + 1", "[::-1]"]) for _ in names]
+        lines = [f"{', '.join(names)} = {', '.join(values)}"]
+        if draw.random() < 0.5:
+            lines.insert(draw.choice([0, 1]), f"{draw.choice(sources)} = {draw.choice(sources)}")
+        written, steps = draw.choice(sources), draw.choice([1, 2, 3, 8, 25])
+        results = []
+        for native in (False, True):
+            m, o = SimpleNamespace(w=wf.arange(3.0)), SimpleNamespace(h=wf.arange(3.0) + 3, d={"w": wf.arange(3.0) + 6})
+            space = {"m": m, "o": o, "wf": wf, "steps": steps}
+            exec(f"def body(c, x):\n    {'; '.join(lines)}\n    return c + 1, None\n", space)
+            space["jit"] = wf.jit if jitted else lambda f: f
+            loop = "wf.scan(body, wf.zeros(()), None, length=steps)" if native else "[body(0, k) for k in range(steps)]"
+            exec(f"@jit\ndef run():\n    {loop}\n\nrun()\n{written}[0] = 50", space)
+            results.append(np.stack([m.w.numpy(), o.h.numpy(), o.d["w"].numpy()]))
+        np.testing.assert_array_equal(results[1], results[0], err_msg="; ".join([*lines, f"{steps} steps; {written}[0] = 50"]))

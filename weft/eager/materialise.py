@@ -207,9 +207,9 @@ def _read_error(nodes: Sequence[Node]) -> str:
     if origin is not None:
         place = f"{origin.looks} (in line {user_line(origin.where)}) that has ended, where the array was left behind"
     return (
-        f"{user_line(user_frame())}: the value of this array is not known inside {place}; numpy(), float(), bool(), print, "
-        "Python's math, min, max, if and while need it. Use wf.where for choices, wf.exp and wf.minimum for numbers, or return "
-        "the array and look at it outside"
+        f"{user_line(user_frame())}: the value of this array is not known inside {place}; numpy(), float(), bool(), "
+        "formats (f\"{x:.2f}\"), Python's math, min, max, if and while need it. Use wf.where for choices, wf.exp and wf.minimum "
+        "for numbers, or return the array and look at it outside"
     )
 
 

@@ -34,7 +34,7 @@ from weft.graph.primitives.batch_behind import SHORT_ROW, spread_behind
 from weft.graph.primitives.call import call, full, permute
 from weft.graph.primitives.common import front, spread
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
-from weft.graph.primitives.table import bind, constant, input_leaf
+from weft.graph.primitives.table import CONSTANT, bind, constant, input_leaf
 
 Dims = tuple[int | None, ...]
 
@@ -227,10 +227,11 @@ def _vjp(
         *(derivatives[k] for k in sliced), *kept,
     ]
     zeros = {k: full(0, operands[k].shape, operands[k].dtype) for k in (*moving, *d_fixed)}
+    rule, outside = _lift_outside(Graph(inputs, outputs))
     back = loop(
         [*(cotangents.get(k, zeros[k]) for k in moving), *(zeros[k] for k in d_fixed)],
-        [*slices.values(), *(cotangents[k] for k in missing)], operands[carries + xs :],
-        body=Body(Graph(inputs, outputs)), length=length, reverse=not reverse, count=count,
+        [*slices.values(), *(cotangents[k] for k in missing)], [*operands[carries + xs :], *outside],
+        body=Body(rule), length=length, reverse=not reverse, count=count,
     )
     parts: list[Node | None] = [None] * len(scan.inputs)
     places = (*moving, *d_fixed, *sliced)
@@ -241,6 +242,24 @@ def _vjp(
     for k, product in after.items():
         parts[k] = _sum_over_steps(derivatives[k], product, slices)
     return tuple(parts)
+
+
+def _lift_outside(graph: Graph) -> tuple[Graph, list[Node]]:
+    """Return a body whose last inputs are the arrays and numbers from outside that ``graph`` reads, and these.
+
+    Derivative rules that are array code, as that of ``wf.ode.Backsolve``, read what the user's functions reach.
+    """
+    inputs = set(graph.inputs)
+    leaves = [n for n in graph.order if n not in inputs and n.op is not CONSTANT and (n.value is not None or n.op.kind == "leaf")]
+    places = {n: input_leaf(n.shape, n.dtype) for n in leaves}
+
+    def change(node: Node, operands: tuple[Node, ...]) -> Node:
+        if node in places:
+            return places[node]
+        same = all(a is b for a, b in zip(operands, node.inputs, strict=True))
+        return node if same else Node(node.op, operands, node.params, node.shape, node.dtype, node.where)
+
+    return (Graph([*graph.inputs, *places.values()], rebuild(graph, change).outputs), leaves) if leaves else (graph, [])
 
 
 def _product(node: Node, varying: set[Node]) -> Node | None:

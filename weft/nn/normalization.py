@@ -11,6 +11,7 @@ from weft.functions.creation.fill import asarray, ones, zeros
 from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import sqrt, stop_gradient
 from weft.functions.statistics.pad import pad
+from weft.functions.support.arguments import check_real_scalar
 from weft.nn.module import Module, derive_variants
 from weft.nn.size_arguments import IMAGE_LAYOUTS, check_can_infer, extents, whole
 from weft.process.docstrings import complete_docs
@@ -71,6 +72,8 @@ def batch_norm(
     >>> wf.nn.batch_norm(x, None, None, eps=0.0).tolist()
     [[-1.0], [1.0]]
     """
+    check_real_scalar(momentum, "batch_norm", "momentum")
+    check_real_scalar(eps, "batch_norm", "eps")
     x = asarray(x)
     shape = _channel_shape("batch_norm", x, running_mean, running_var, weight, bias)
     wide = to_compute_dtype(x)
@@ -112,6 +115,7 @@ def layer_norm(
     >>> wf.nn.layer_norm(wf.array([[1.0, 3.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
+    check_real_scalar(eps, "layer_norm", "eps")
     x = asarray(x)
     shape = _trailing_shape("layer_norm", x, normalized_shape, weight, bias)
     y = _standardise(to_compute_dtype(x), tuple(range(x.ndim - len(shape), x.ndim)), eps)
@@ -131,6 +135,7 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], weight: Array | None
     >>> wf.nn.rms_norm(wf.array([[3.0, -3.0]]), 2, eps=0.0).tolist()
     [[1.0, -1.0]]
     """
+    check_real_scalar(eps, "rms_norm", "eps")
     x = asarray(x)
     shape = _trailing_shape("rms_norm", x, normalized_shape, weight)
     wide = to_compute_dtype(x)
@@ -167,6 +172,7 @@ def group_norm(x: Any, num_groups: int, weight: Array | None = None, bias: Array
     >>> wf.nn.group_norm(wf.array([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0, -1.0, 1.0]]
     """
+    check_real_scalar(eps, "group_norm", "eps")
     x, groups = asarray(x), whole(num_groups) or 0
     shape = _channel_shape("group_norm", x, weight, bias)
     if groups < 1 or x.shape[1] % groups:
@@ -193,6 +199,7 @@ def instance_norm(x: Any, weight: Array | None = None, bias: Array | None = None
     >>> wf.nn.instance_norm(wf.array([[[1.0, 3.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0]]]
     """
+    check_real_scalar(eps, "instance_norm", "eps")
     x = asarray(x)
     shape = _channel_shape("instance_norm", x, weight, bias)
     if x.ndim < 3:
@@ -242,7 +249,7 @@ class _ChannelNorm(Module):
     ranks: tuple[int, ...] | None = None  # of the arrays that the layer accepts; None for those of images, () for any above 1
 
     def _start(self, channels: int | None, eps: float, affine: bool) -> None:
-        self.eps, self.affine = eps, affine
+        self.eps, self.affine = check_real_scalar(eps, type(self).__name__, "eps"), affine
         self.weight: Array | None = None
         self.bias: Array | None = None
         setattr(self, self.width, None)
@@ -303,7 +310,7 @@ class BatchNorm2d(_ChannelNorm):
         track_running_stats: bool = True,
     ) -> None:
         super().__init__()
-        if momentum is not None and not 0.0 <= momentum <= 1.0:
+        if momentum is not None and not 0.0 <= check_real_scalar(momentum, type(self).__name__, "momentum") <= 1.0:
             raise ValueError(f"{type(self).__name__}: momentum must lie between 0 and 1, not {momentum}")
         self.momentum, self.track_running_stats = momentum, track_running_stats
         self.running_mean: Array | None = None
@@ -366,7 +373,7 @@ class LayerNorm(Module):
     ) -> None:
         super().__init__()
         self.normalized_shape = _as_shape(type(self).__name__, normalized_shape)
-        self.eps = eps
+        self.eps = check_real_scalar(eps, type(self).__name__, "eps")
         self.weight = ones(self.normalized_shape) if elementwise_affine else None
         self.bias = zeros(self.normalized_shape) if elementwise_affine and bias else None
 
@@ -391,7 +398,7 @@ class RMSNorm(Module):
     def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-6, elementwise_affine: bool = True) -> None:
         super().__init__()
         self.normalized_shape = _as_shape(type(self).__name__, normalized_shape)
-        self.eps = eps
+        self.eps = check_real_scalar(eps, type(self).__name__, "eps")
         self.weight = ones(self.normalized_shape) if elementwise_affine else None
 
     def forward(self, x: Any) -> Array:

@@ -128,13 +128,16 @@ def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
         neighbouring channels.
     stride, padding : int, or as many ints as ``kernel_size`` has
         An int applies to every dimension of the window. ``stride`` defaults to ``kernel_size``.
-    ceil_mode : bool, whether to include a last window that extends beyond the image, if it begins inside
+    ceil_mode : bool
+        Whether the number of windows is rounded up, so that the last elements are in a window although it extends beyond the
+        padded image. As in PyTorch, it must begin inside the image or the padding before it. What lies beyond is ignored: it is
+        never the largest element, adds nothing to a norm, and a mean does not count it.
 
     Returns
     -------
     Array
-        Of shape (N, C, ...), where a dimension of length n becomes ``(n + 2 * padding - kernel_size) // stride + 1``, rounded
-        up with ``ceil_mode``. This applies to C too if the window covers channels.
+        Of shape (N, C, ...), where a dimension of length n becomes ``(n + 2 * padding - kernel_size) // stride + 1``, with
+        ``ceil_mode`` one more if a window begins at the next stride. This applies to C too if the window covers channels.
 
     Raises
     ------
@@ -143,6 +146,8 @@ def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
 
     >>> wf.nn.max_pool2d(wf.ones((2, 3, 8, 8)), 2).shape
     (2, 3, 4, 4)
+    >>> wf.nn.max_pool2d(wf.ones((2, 3, 7, 7)), 2).shape, wf.nn.max_pool2d(wf.ones((2, 3, 7, 7)), 2, ceil_mode=True).shape
+    ((2, 3, 3, 3), (2, 3, 4, 4))
     >>> wf.nn.max_pool2d(wf.ones((2, 6, 8, 8)), (3, 2, 2), stride=(2, 2, 2), padding=(1, 0, 0)).shape
     (2, 3, 4, 4)
     """

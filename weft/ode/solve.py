@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.errors import SolverError, short
+from weft.errors import ShapeError, SolverError, short
+from weft.functions.support.arguments import check_real, check_real_scalar
 from weft.ode.adjoint import Backsolve, run_with_adjoint
 from weft.ode.control import PI, ConstantSteps
 from weft.ode.drive import OUT_OF_STEPS, Problem, run
@@ -117,7 +118,7 @@ def solve(
     readable = not CONTEXT.transform_depth
     layout, start = lay_out(y0)
     times = read_times(ts, layout.dtype, readable)
-    _check(solver, rtol, atol, control, max_steps, adjoint, dt0, readable)
+    _check(solver, rtol, atol, start.shape, control, max_steps, adjoint, dt0, readable)
     if control is None:
         control = PI() if solver.error_order else ConstantSteps()
     if isinstance(control, PI) and not solver.error_order:
@@ -168,10 +169,17 @@ def _error(status: int, t: float, y: Any, max_steps: int) -> SolverError:
     return SolverError(f"solve: stopped at t = {t:g}: {reason}", t, y)
 
 
-def _check(solver: Any, rtol: Any, atol: Any, control: Any, max_steps: Any, adjoint: Any, dt0: Any, readable: bool) -> None:
+def _check(
+    solver: Any, rtol: Any, atol: Any, shape: tuple[int, ...], control: Any, max_steps: Any, adjoint: Any, dt0: Any,
+    readable: bool,
+) -> None:
+    """Raise an error for arguments of :func:`solve` that do not fit. shape : of the state as one array"""
     if not all(hasattr(solver, name) for name in ("start", "step", "error_order")) or isinstance(solver, type):
         raise TypeError(f"solve: solver is {short(solver)}, but must be a method such as wf.ode.Tsit5()")
     for name, value in (("rtol", rtol), ("atol", atol)):
+        size = np.shape(check_real(np.asarray(value) if isinstance(value, list | tuple) else value, "solve", name))
+        if len(size) > len(shape) or any(n not in (1, m) for n, m in zip(size[::-1], shape[::-1], strict=False)):
+            raise ShapeError(f"solve: {name} has shape {size}, but must be a number, or have the shape of the state, {shape}")
         known = isinstance(value, int | float | np.ndarray) or (isinstance(value, Array) and readable)
         if known and not np.all(np.asarray(value) > 0):
             raise ValueError(f"solve: {name} is {short(value)}, but must be positive")
@@ -179,6 +187,8 @@ def _check(solver: Any, rtol: Any, atol: Any, control: Any, max_steps: Any, adjo
         raise TypeError(f"solve: control is {short(control)}, but must be PI(), ConstantSteps() or None")
     if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
         raise ValueError(f"solve: max_steps is {short(max_steps)}, but must be an int of at least 1")
+    if dt0 is not None:
+        check_real_scalar(dt0, "solve", "dt0")
     if isinstance(dt0, int | float) and not 0 < dt0 < float("inf"):
         raise ValueError(f"solve: dt0 is {dt0!r}, but must be positive: it is a size, ts has the direction")
     if adjoint is not None and not isinstance(adjoint, Backsolve):

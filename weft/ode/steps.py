@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from weft.array import Array
+from weft.functions.creation.fill import zeros
 from weft.functions.elementwise.ufuncs import sqrt
 
 Slope = Callable[[Any, Any], Array]  # (t, y) -> dy/dt, of the shape of y
@@ -59,8 +60,8 @@ def combine(factors: Sequence[float], arrays: Sequence[Array]) -> Any:
 
 
 def norm(x: Array) -> Array:
-    """Return the root of the mean square."""
-    return sqrt((x * x).mean())
+    """Return the root of the mean square; 0 for no elements."""
+    return sqrt((x * x).mean()) if x.size else zeros((), dtype=x.dtype)
 
 
 def evaluate(y: Array, polynomial: Sequence[Array], part: Any) -> Array:

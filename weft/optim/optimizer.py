@@ -17,7 +17,7 @@ import numpy as np
 from weft.array import Array
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import known
-from weft.errors import DTypeError, TraceError, short
+from weft.errors import DTypeError, ShapeError, TraceError, short
 from weft.functions.creation.fill import full, zeros
 from weft.functions.elementwise.ufuncs import expm1
 from weft.graph.node import Node, Shape
@@ -189,11 +189,17 @@ class Optimizer:
         Raises
         ------
         ShapeError, TypeError, DTypeError
-            A gradient is missing, has another shape than its parameter, or is not float; a parameter is a Scalar; a parameter or
-            gradient is not an Array.
+            A gradient is missing, has another shape than its parameter, or is not float; a parameter has another shape than its
+            state, or is a Scalar; a parameter or gradient is not an Array.
         """
         parameters, slopes = match_gradients(model, gradients)
         check_learning_rate(lr)
+        for name, p in parameters.items():
+            if self.state.get(name) and self._kinds[name][0] != p.shape:
+                raise ShapeError(
+                    f"update: parameter {name!r} has shape {p.shape}, but the state of this {type(self).__name__} is for shape "
+                    f"{self._kinds[name][0]}: make an optimizer for each model, or call init(model), which resets the state"
+                )
         self._need(loss is not None or not self.needs_loss, "update needs loss=, the value of the loss at this step")
         if self.step_count is None or any(name not in self._keys or self._needs_state(name) for name in parameters):
             with inside_trace(owning_trace(self._home._trace)):

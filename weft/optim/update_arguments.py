@@ -16,6 +16,8 @@ def named_arrays(tree: Any) -> dict[str, Array]:
     """Return the float parameters by name of a Module or a dict of Arrays (dicts, lists and tuples may nest)."""
     if isinstance(tree, Module):
         return tree.parameters()
+    if isinstance(tree, Array):
+        raise TypeError(f"the model is {short(tree)}, but must be a Module or a dict of Arrays: give {{'x': x}}")
     leaves = _leaves(tree)
     for name, value in leaves.items():
         if not isinstance(value, Array):

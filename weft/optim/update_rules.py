@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array, wrap
+from weft.array import Array, own, wrap
 from weft.functions.creation.fill import full, ones
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import exp, maximum, minimum, sign, sqrt
@@ -649,7 +649,13 @@ class SantaE(Optimizer):
     Noise and initial momentum come from ``wf.random``'s state: ``wf.random.seed`` fixes them. The momentum is drawn when the
     state is created: by ``init``, or before all other draws of the jitted function or loop whose first step creates it. The
     paper does not define the preconditioner before the first step; here it is that of the first step, so that parameters do
-    not jump.
+    not jump. The paper divides by the momentum; momenta below a tenth of ``sqrt(lr / t**anneal)`` are replaced there, since
+    single elements would jump.
+
+    The noise moves an element by about ``scale**1.5 * sqrt(2 * lr)`` in a step, with ``scale`` at most ``1 / eps`` where the
+    gradient is near 0: the paper's 1e-8 is for losses summed over all examples and a very small ``lr``, and diverges for mean
+    losses. Friction grows by the square of the momentum, and Euler's scheme diverges where it exceeds 2: SantaSSS bears larger
+    rates.
 
     C. Chen, D. Carlson, Z. Gan, C. Li, L. Carin, Bridging the gap between stochastic gradient MCMC and stochastic
     optimization, AISTATS 2016, algorithm 1.
@@ -658,7 +664,7 @@ class SantaE(Optimizer):
     ----------
     lr : float, the learning rate (eta)
     sigma : float in [0, 1), decay of the mean square
-    eps : float, added under the root (lambda)
+    eps : float, added under the root (lambda); it bounds the noise of elements with small gradients
     anneal : float, the inverse temperature of step t is ``t**anneal``
     burnin : int, steps of exploration
     c : float, initial friction in units of the root of ``lr``
@@ -683,7 +689,7 @@ class SantaE(Optimizer):
     needs_rate = True
 
     def __init__(
-        self, lr: float = 0.01, sigma: float = 0.95, eps: float = 1e-8, anneal: float = 0.5, burnin: int = 100, c: float = 5.0,
+        self, lr: float = 0.001, sigma: float = 0.95, eps: float = 0.03, anneal: float = 0.5, burnin: int = 100, c: float = 5.0,
         n: float = 16.0, **options: Any,
     ) -> None:
         self.sigma, self.eps, self.anneal, self.burnin, self.c, self.n = sigma, eps, anneal, burnin, c, n
@@ -698,7 +704,7 @@ class SantaE(Optimizer):
     def start(self, slot: str, p: Array) -> Array:
         dtype, lr = state_dtype(p.dtype), self.lr or self._first_lr  # the rule divides by the momentum, which must not be 0
         if slot == "momentum":
-            return normal(0.0, lr**0.5, p.shape, dtype=dtype)
+            return own(normal(0.0, lr**0.5, p.shape, dtype=dtype).node)  # of shape () an array that can be written
         return full(p.shape, self.c * lr**0.5 if slot == "friction" else 0.0, dtype=dtype)
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
@@ -717,7 +723,9 @@ class SantaE(Optimizer):
         old_scale = where(t > 1, state["scale"], scale)
         heat = lr / t**self.anneal
         noise = normal(0.0, 1.0, g.shape, dtype=g.dtype)
-        return square, scale, heat, heat * (1 - old_scale / scale) / state["momentum"] + sqrt(2 * heat * old_scale) * noise
+        u = state["momentum"]
+        inverse = u / maximum(u * u, 0.01 * heat)  # 1 / u, which has no bound, for all but the smallest momenta
+        return square, scale, heat, heat * (1 - old_scale / scale) * inverse + sqrt(2 * heat * old_scale) * noise
 
 
 class SantaSSS(SantaE):

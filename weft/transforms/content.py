@@ -106,6 +106,10 @@ class StaticKey:
             return (kind, x.__name__, self.of(x.__self__))  # such as ``push = items.append``
         if isinstance(x, types.FunctionType):
             return self._function(x)
+        if kind in (staticmethod, classmethod):
+            return (kind, self.of(x.__func__, deep))
+        if kind is property:
+            return (kind, self.of(x.fget, deep), self.of(x.fset, deep), self.of(x.fdel, deep))
         if isinstance(x, types.ModuleType):
             self._namespace(x)
             return (kind, id(x))

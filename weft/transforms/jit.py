@@ -8,6 +8,7 @@ they become inputs and outputs of the Program.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -275,6 +276,7 @@ def jit(
     TypeError
         ``f`` is not a function, or ``static_argnums`` are no integers.
     ValueError
+        ``f`` has no argument of a number in ``static_argnums`` or of a name in ``static_argnames``.
         When called: the function writes a NumPy array that is read-only, or that shares memory with another argument.
     TraceError
         When called: the function reads the content of an array (``float(x)``, ``if x > 0``). During a trace only shapes and
@@ -294,7 +296,37 @@ def jit(
     if not all([type(n) is not bool and hasattr(type(n), "__index__") for n in numbers]):
         raise TypeError(f"jit: static_argnums must be an int or a sequence of ints, not {short(static_argnums)}")
     if f is None:
-        return lambda g: Jitted(g, numbers, names)
+        return lambda g: _jitted(g, numbers, names)
+    return _jitted(f, numbers, names)
+
+
+def _jitted(f: Callable, numbers: Sequence[int], names: Sequence[str]) -> Jitted:
     if not callable(f):
         raise TypeError(f"jit: {f!r} is not a function")
+    if numbers or names:
+        _check_static(f, numbers, names)
     return Jitted(f, numbers, names)
+
+
+def _check_static(f: Callable, numbers: Sequence[int], names: Sequence[str]) -> None:
+    """Raise ValueError if the signature of ``f`` has no argument of such a position or name."""
+    try:
+        parameters = inspect.signature(f).parameters
+    except (TypeError, ValueError):  # a built-in function without a signature
+        return
+    kinds = [p.kind for p in parameters.values()]
+    positions = kinds.count(inspect.Parameter.POSITIONAL_ONLY) + kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    signature = f"{getattr(f, '__name__', type(f).__name__)}({', '.join(map(str, parameters.values()))})"
+    if inspect.Parameter.VAR_POSITIONAL not in kinds and (unfit := [n for n in numbers if not -positions <= n < positions]):
+        raise ValueError(
+            f"jit: static_argnums has {unfit[0]}, but {signature} has {positions} positional arguments, whose numbers are 0 to "
+            f"{positions - 1}, or -1 to {-positions} from the end" if positions else
+            f"jit: static_argnums has {unfit[0]}, but {signature} has no positional arguments"
+        )
+    unnamed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    named = [k for k, p in parameters.items() if p.kind not in unnamed]
+    if inspect.Parameter.VAR_KEYWORD not in kinds and (unknown := [k for k in names if k not in named]):
+        raise ValueError(
+            f"jit: static_argnames has {unknown[0]!r}, but {signature} "
+            + (f"takes only {', '.join(named)} by name" if named else "takes no argument by name")
+        )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from weft.array import Array, wrap
 from weft.array.convert import as_node
-from weft.errors import AxisError, ShapeError
+from weft.errors import AxisError, DTypeError, ShapeError, short
 from weft.graph.node import Node
 from weft.graph.primitives.call import call, flip, slice_axis
+from weft.runtime.traced_int import TRACED_TYPES
 from weft.transforms.control import scan
 from weft.transforms.tree import flatten_value, unflatten
 from weft.transforms.vmap import vmap
 
+_NONE = "none"  # the structure of None
 
 def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:  # noqa: A001  the field's name
     """Return the results of ``f`` for each part of ``xs`` along the first axis, stacked. They are computed one after another.
@@ -24,7 +29,9 @@ def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
     ----------
     f : function of an Array or a tree, as the function of :func:`scan`
     xs : tree of Arrays with equal first extents
-    batch_size : int, the number of examples that are computed at once, by :func:`vmap`; None: one
+    batch_size : int, the number of examples that are computed at once, by :func:`vmap`; None: one. Random numbers without a key
+        are then drawn once for each batch, as in :func:`vmap`; for other numbers in each example, map over keys too:
+        ``wf.map(f, (xs, wf.random.split(key, len(xs))), batch_size)``
 
     Returns
     -------
@@ -32,8 +39,8 @@ def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
 
     Raises
     ------
-    ShapeError
-        The first extents differ, or an array has no axes.
+    ShapeError, AxisError, TypeError
+        The first extents differ, or an array has no axes; ``xs`` or the result of ``f`` is not a tree of arrays.
     ValueError
         ``batch_size`` is not a positive int.
 
@@ -43,14 +50,21 @@ def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
     >>> wf.map(lambda row: row.sum(), wf.array([[1.0, 2.0], [3.0, 4.0]]))
     array([3., 7.], dtype=float32)
     """
+    _check_function("map", f, "(x) of one example")
+    leaves, structure = _rows("map", xs, 0)
+
+    def checked(x: Any) -> Any:
+        out = f(x)
+        _nodes(out, "map: f returns")
+        return out
+
     if batch_size is None:
-        return scan(lambda _, x: (None, f(x)), None, xs)[1]
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"map: batch_size is {batch_size!r}, but must be a positive int")
-    leaves, structure = _nodes(xs)
-    count = leaves[0].shape[0] if leaves and leaves[0].shape else 0
+        return scan(lambda _, x: (None, checked(x)), None, xs)[1]
+    if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
+        raise ValueError(f"map: batch_size is {short(batch_size)}, but must be a positive int")
+    count = leaves[0].shape[0]
     whole = count // batch_size * batch_size
-    mapped = vmap(f)
+    mapped = vmap(checked)
     parts = []
     if whole:
         grouped = [call.reshape(_cut(x, 0, whole), shape=(whole // batch_size, batch_size, *x.shape[1:])) for x in leaves]
@@ -81,8 +95,8 @@ def associative_scan(f: Callable[[Any, Any], Any], xs: Any, reverse: bool = Fals
 
     Raises
     ------
-    ShapeError, AxisError
-        The extents differ, there is no such axis, or ``f`` changes a shape.
+    ShapeError, AxisError, DTypeError, TypeError
+        The extents differ, there is no such axis, ``xs`` is not a tree of arrays, or ``f`` changes structure, shape or dtype.
 
     Examples
     --------
@@ -90,26 +104,32 @@ def associative_scan(f: Callable[[Any, Any], Any], xs: Any, reverse: bool = Fals
     >>> wf.associative_scan(wf.maximum, wf.array([1.0, 3.0, 2.0, 5.0]))
     array([1., 3., 3., 5.], dtype=float32)
     """
-    nodes, structure = _nodes(xs)
-    for n in nodes:
-        if not -len(n.shape) <= axis < len(n.shape):
-            raise AxisError(f"associative_scan: xs has an array of shape {n.shape}, which has no axis {axis}")
+    _check_function("associative_scan", f, "(a, b) of two trees like xs")
+    if isinstance(axis, bool) or not hasattr(type(axis), "__index__"):
+        raise TypeError(f"associative_scan: axis is {short(axis)} ({type(axis).__name__}), but must be an int")
+    axis = operator.index(axis)
+    nodes, structure = _rows("associative_scan", xs, axis)
     axes = [axis % len(n.shape) for n in nodes]
-    extents = sorted({n.shape[a] for n, a in zip(nodes, axes, strict=True)})
-    if len(extents) > 1:
-        raise ShapeError(f"associative_scan: the extents of xs along axis {axis} differ: {extents}")
+    count = nodes[0].shape[axes[0]]
 
     def combine(a: list[Node], b: list[Node]) -> list[Node]:
-        out, tree = _nodes(f(_tree(a, structure), _tree(b, structure)))
-        if tree != structure or [n.shape for n in out] != [n.shape for n in a]:
+        out, tree = _nodes(f(_tree(a, structure), _tree(b, structure)), "associative_scan: f returns")
+        if tree != structure:
             raise ShapeError(
-                f"associative_scan: f returns {[n.shape for n in out]} for operands of shapes {[n.shape for n in a]}; it must "
-                "keep structure and shapes"
+                f"associative_scan: f returns {_structure_text(tree)} for operands that are {_structure_text(structure)}: it "
+                "must return a tree like its operands"
             )
+        for k, (n, m) in enumerate(zip(out, a, strict=True)):
+            if n.shape != m.shape or n.dtype != m.dtype:
+                leaf = f", leaf {k}," if structure is not None else ""
+                raise (DTypeError if n.shape == m.shape else ShapeError)(
+                    f"associative_scan: the result of f{leaf} has shape {n.shape} and dtype {n.dtype.name}, but must be like "
+                    f"its operands, {m.shape} and {m.dtype.name}"
+                )
         return out
 
     turned = [flip(n, (a,)) if reverse else n for n, a in zip(nodes, axes, strict=True)]
-    out = _running(combine, turned, axes) if extents and extents[0] > 1 else turned
+    out = _running(combine, turned, axes) if count > 1 else turned
     return _tree([flip(n, (a,)) if reverse else n for n, a in zip(out, axes, strict=True)], structure)
 
 
@@ -155,11 +175,45 @@ def _cut(x: Node, start: int, stop: int) -> Node:
     return slice_axis(x, 0, start, stop)
 
 
-def _nodes(tree: Any) -> tuple[list[Node], Any]:
+def _check_function(function: str, f: Any, arguments: str) -> None:
+    if not callable(f):
+        raise TypeError(f"{function}: f is {short(f)} ({type(f).__name__}), but must be a function {arguments}")
+
+
+def _rows(function: str, xs: Any, axis: int) -> tuple[list[Node], Any]:
+    """Return the arrays and the structure of ``xs``; raise if the arrays do not have equal extents along ``axis``."""
+    nodes, structure = _nodes(xs, f"{function}: xs is") if xs is not None else ([], None)
+    if not nodes:
+        raise ShapeError(f"{function}: xs is {short(xs)}, but must be an array or a tree with at least one")
+    for k, n in enumerate(nodes):
+        if not -len(n.shape) <= axis < len(n.shape):
+            leaf = f", leaf {k}," if structure is not None else ""
+            what = f"has shape {n.shape}, which has no axis {axis}" if n.shape else "is one number, which has no axes"
+            raise AxisError(f"{function}: xs{leaf} {what}")
+    if len({n.shape[axis] for n in nodes}) > 1:
+        shapes = ", ".join([str(n.shape) for n in nodes])
+        raise ShapeError(f"{function}: the arrays of xs have shapes {shapes}: their extents along axis {axis} must be equal")
+    return nodes, structure
+
+
+def _nodes(tree: Any, what: str = "") -> tuple[list[Node], Any]:
+    """Return the arrays and the structure of a tree; None is a tree without arrays. what : begins the message of an error"""
+    if tree is None:
+        return [], _NONE
     leaves, structure = flatten_value(tree)
+    for k, x in enumerate(leaves):
+        if what and not (isinstance(x, Array | np.ndarray | np.generic | int | float | complex) or type(x) in TRACED_TYPES):
+            inside = "" if structure is None else f" a tree whose leaf {k} is"
+            raise TypeError(f"{what}{inside} {short(x)} ({type(x).__name__}), but must be an array or a tree of arrays")
     return [as_node(x) for x in leaves], structure
 
 
+def _structure_text(structure: Any) -> str:
+    return "one array" if structure is None else "None" if structure is _NONE else str(structure)
+
+
 def _tree(nodes: list[Node], structure: Any) -> Any:
+    if structure is _NONE:
+        return None
     arrays: list[Array] = [wrap(n) for n in nodes]
     return unflatten(structure, arrays)

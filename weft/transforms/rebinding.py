@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.array import Array, Scalar, own, wrap
 from weft.array.convert import as_node
+from weft.array.views import ViewPath
 from weft.dtypes.formats import Format
 from weft.errors import TraceError
 from weft.graph.node import Node
@@ -78,6 +79,7 @@ class Rebinding:
         self.numbers: dict[Place, Any] = {}
         self.after: dict[Place, Any] = {}
         self._fresh: set[Place] = set()  # places that hold an array made by the body
+        self._placeholders: dict[int, Place] = {}  # id of each placeholder of an ndarray -> its place
         self._placed: dict[tuple[int, int], Any] = {}
         self._kept: set[int] = set()  # records that are not restored: objects of weft with values set by weft
         self._grown: dict[int, list[Any]] = {}  # by record: the constants that a step appends to a list
@@ -93,11 +95,13 @@ class Rebinding:
         if not self.starts and not self.numbers:
             return
         self._tape = trace.tape = StepTape(len(self.numbers)) if self.numbers else None
-        self.after, self._fresh = {}, set()
+        self.after, self._fresh, self._placeholders = {}, set(), {}
         placeholders: dict[Place, Any] = {}
         for (key, start), node in zip(self.starts.items(), nodes, strict=True):
             writable = isinstance(start, Array) and not isinstance(start, Scalar)
             placeholders[key] = own(node) if writable else wrap(node)
+            if writable:
+                self._placeholders[id(placeholders[key])] = key
         for slot, (key, start) in enumerate(self.numbers.items()):
             assert self._tape is not None
             placeholders[key] = self._tape.number(_plain(start), slot)
@@ -266,19 +270,44 @@ class Rebinding:
         """Bind every place to its value after the last step."""
         for n, constants in self._grown.items():
             self._records[n].owner.extend(constants * length)
-        arrays: dict[int, Array] = {}
         ends: dict[Place, Any] = dict(numbers)
+        views: list[tuple[Place, tuple[int, int], ViewPath]] = []
+        made: dict[tuple[int, int], Array] = {}  # by the id of the body's array and the step that made it
         for key, node in results.items():
-            after = self.after[key]
-            if key not in self._fresh:
-                ends[key] = after  # an existing array from outside
-                continue
-            if id(after) not in arrays:
-                arrays[id(after)] = wrap(node) if isinstance(after, Scalar) else own(node)
-            ends[key] = arrays[id(after)]
+            place, step, path = self._find_origin(key, length)
+            array = self.after[place] if step else self.starts[place]
+            if step == 0 or place not in self._fresh:
+                ends[key] = array._view(path) if path else array  # an array that existed before the loop
+            elif isinstance(array, Scalar):
+                ends[key] = wrap(node)
+            elif path := array._onward(path):
+                views.append((key, (id(array.cell), step), path))
+            else:
+                ends[key] = made.setdefault((id(array), step), own(node))
+        for key, cell, path in views:
+            ends[key] = made[cell]._view(path) if cell in made else own(results[key])
         put_leaves(self._records, ends)
         if any(self._records[n].told for n, _, _ in ends):
             structure_changed()
+
+    def _find_origin(self, key: Place, length: int) -> tuple[Place, int, ViewPath]:
+        """Return where the array that ``key`` holds after the loop comes from: the place and step that bound it, and a view path.
+
+        A step that binds the array of one place to another place moves it, so the array may be older than the last step. Step 0
+        is before the loop.
+        """
+        visited: dict[Place, int] = {}
+        path: ViewPath = ()
+        step = length
+        while step and (before := self._placeholders.get(id(self.after[key].cell))) is not None:
+            path = self.after[key]._onward(path)
+            if key in visited and not path:  # the places exchange their arrays: leave out whole turns
+                step %= visited[key] - step
+                visited = {}
+            else:
+                visited[key] = step
+                key, step = before, step - 1
+        return key, step, path
 
 
 def _plain(x: Any) -> Any:

@@ -35,7 +35,9 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
 
     Parameters
     ----------
-    f : function of Arrays or trees. Its writes into a mapped argument are done in each example's part of the argument
+    f : function of Arrays or trees. Its writes into a mapped argument are done in each example's part of the argument. Random
+        numbers without a key (also those of dropout) are drawn once, for all examples: for others, map over keys of
+        :func:`wf.random.split`
     in_axes : int, None (not mapped) or a tuple with one entry per argument; an entry may be a tree like its argument
     out_axes : int, None, or a tree like the result: the position of the mapped axis. None in the result of ``f`` stays None
 
