@@ -7,6 +7,8 @@ processes of their own, with the same first weights and tolerances. A call of th
 Lorenz's equations from the state (1, 1, 1), Tsit5 with rtol 1e-3 and atol 1e-6, a net 3-100-3 with tanh, the mean squared error,
 its gradient and a step of Adam(0.01). Both programs return the loss, which the caller reads. The second program solves Lorenz's
 equations to t = 20 with 2001 returned states in float64, rtol 1e-6 and atol 1e-9; SciPy's solver is RK45.
+"start to first result" is the time from the start of a process to its first loss, with an empty cache and with the cached code of
+an earlier process.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -61,11 +65,10 @@ def measure(call: Callable[[], object], repeats: int) -> dict[str, float]:
     return {"first_s": first, "least_us": min(times) * 1e6, "median_us": float(np.median(times)) * 1e6}
 
 
-def run_weft() -> dict[str, object]:
+def weft_iteration(ts: np.ndarray, ys: np.ndarray, w: dict[str, np.ndarray]) -> Callable[[], tuple[float, object]]:
     import weft as wf
 
-    ts, ys = data()
-    states, p = wf.array(ys), {k: wf.array(v) for k, v in weights().items()}
+    states, p = wf.array(ys), {k: wf.array(v) for k, v in w.items()}
     optimizer = wf.optim.Adam(0.01).init(p)
 
     def loss_of(p: dict) -> object:
@@ -79,40 +82,51 @@ def run_weft() -> dict[str, object]:
         optimizer.update(p, slope)
         return loss, steps
 
+    def iterate() -> tuple[float, object]:
+        loss, steps = step(p)
+        return float(loss), steps
+
+    return iterate
+
+
+def run_weft() -> dict[str, object]:
+    import weft as wf
+
     @wf.jit
     def lorenz(y: object) -> object:
         f = lambda t, y, args: wf.stack(  # noqa: E731
             [SIGMA * (y[1] - y[0]), y[0] * (RHO - y[2]) - y[1], y[0] * y[1] - BETA * y[2]])
         return wf.ode.solve(f, y, np.linspace(0, END, POINTS), rtol=1e-6, atol=1e-9).ys
 
-    losses: list[float] = []
-    trained = measure(lambda: losses.append(float(step(p)[0])), ITERATIONS)
+    iterate, losses = weft_iteration(*data(), weights()), []
+    trained = measure(lambda: losses.append(iterate()[0]), ITERATIONS)
     start = wf.ones(3, dtype="float64")
     return {
-        "version": wf.__version__, "losses": [losses[k] for k in CHECKED], "last steps": int(step(p)[1]), "iteration": trained,
+        "version": wf.__version__, "losses": [losses[k] for k in CHECKED], "last steps": int(iterate()[1]), "iteration": trained,
         "lorenz": measure(lambda: lorenz(start).numpy(), REPEATS),
     }
 
 
-def run_diffrax() -> dict[str, object]:
+def diffrax_solve(f: Callable, y: object, times: object, args: object, rtol: float, atol: float) -> object:
     import diffrax
+
+    return diffrax.diffeqsolve(
+        diffrax.ODETerm(f), diffrax.Tsit5(), times[0], times[-1], None, y, args, saveat=diffrax.SaveAt(ts=times),
+        stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol), max_steps=4096,
+    )
+
+
+def diffrax_iteration(ts: np.ndarray, ys: np.ndarray, w: dict[str, np.ndarray]) -> Callable[[], tuple[float, object]]:
     import jax
     import jax.numpy as jnp
     import optax
 
-    ts, ys = data()
-    states, times, p = jnp.asarray(ys), jnp.asarray(ts), {k: jnp.asarray(v) for k, v in weights().items()}
+    states, times, p = jnp.asarray(ys), jnp.asarray(ts), {k: jnp.asarray(v) for k, v in w.items()}
     optimizer = optax.adam(0.01)
-
-    def solve(f: Callable, y: object, times: object, args: object, rtol: float, atol: float) -> object:
-        return diffrax.diffeqsolve(
-            diffrax.ODETerm(f), diffrax.Tsit5(), times[0], times[-1], None, y, args, saveat=diffrax.SaveAt(ts=times),
-            stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol), max_steps=4096,
-        )
 
     def loss_of(p: dict) -> object:
         net = lambda t, y, p: jnp.tanh(y @ p["w1"] + p["b1"]) @ p["w2"] + p["b2"]  # noqa: E731
-        out = solve(net, states[0], times, p, 1e-3, 1e-6)
+        out = diffrax_solve(net, states[0], times, p, 1e-3, 1e-6)
         return ((out.ys - states) ** 2).mean(), out.stats["num_steps"]
 
     @jax.jit
@@ -122,13 +136,22 @@ def run_diffrax() -> dict[str, object]:
         return loss, steps, optax.apply_updates(p, change), moments
 
     held = {"p": p, "moments": optimizer.init(p)}
-    losses: list[float] = []
 
-    def iterate() -> None:
-        loss, held["steps"], held["p"], held["moments"] = step(held["p"], held["moments"])
-        losses.append(float(loss))
+    def iterate() -> tuple[float, object]:
+        loss, steps, held["p"], held["moments"] = step(held["p"], held["moments"])
+        return float(loss), steps
 
-    trained = measure(iterate, ITERATIONS)
+    return iterate
+
+
+def run_diffrax() -> dict[str, object]:
+    import diffrax
+    import jax
+    import jax.numpy as jnp
+
+    iterate, losses = diffrax_iteration(*data(), weights()), []
+    trained = measure(lambda: losses.append(iterate()[0]), ITERATIONS)
+    last = int(iterate()[1])
     jax.config.update("jax_enable_x64", True)
     grid = jnp.linspace(0, END, POINTS)
 
@@ -136,12 +159,12 @@ def run_diffrax() -> dict[str, object]:
     def lorenz(y: object) -> object:
         f = lambda t, y, args: jnp.stack(  # noqa: E731
             [SIGMA * (y[1] - y[0]), y[0] * (RHO - y[2]) - y[1], y[0] * y[1] - BETA * y[2]])
-        return solve(f, y, grid, None, 1e-6, 1e-9).ys
+        return diffrax_solve(f, y, grid, None, 1e-6, 1e-9).ys
 
     start = jnp.ones(3)
     return {
         "version": f"{diffrax.__version__}, jax {jax.__version__}", "losses": [losses[k] for k in CHECKED],
-        "last steps": int(held["steps"]), "iteration": trained, "lorenz": measure(lambda: np.asarray(lorenz(start)), REPEATS),
+        "last steps": last, "iteration": trained, "lorenz": measure(lambda: np.asarray(lorenz(start)), REPEATS),
     }
 
 
@@ -158,26 +181,63 @@ def run_scipy() -> dict[str, object]:
 
 
 RUNS = {"weft": run_weft, "diffrax": run_diffrax, "scipy": run_scipy}
+ITERATION = {"weft": weft_iteration, "diffrax": diffrax_iteration}
+INPUTS = "ts", "ys", *weights()
+
+
+def start_once(name: str, folder: Path) -> None:
+    """Print when the first iteration has returned its loss. ``folder`` has the inputs."""
+    ts, ys, *w = [np.load(folder / f"{key}.npy") for key in INPUTS]
+    ITERATION[name](ts, ys, dict(zip(INPUTS[2:], w, strict=True)))()
+    print(time.time())
+
+
+def measure_start(name: str, python: str, rounds: int = 3) -> dict[str, float]:
+    """Return the seconds from the start of a process to the first loss: cold, and with what the first process has cached.
+
+    Each is the least of some rounds. The files of Python's bytecode exist, as after an installation.
+    """
+    least = {"cold": float("inf"), "cached": float("inf")}
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            for key, value in zip(INPUTS, [*data(), *weights().values()], strict=True):
+                np.save(Path(folder) / f"{key}.npy", value)
+            environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+            environment |= {"WEFT_CACHE": f"{folder}/objects", "JAX_COMPILATION_CACHE_DIR": f"{folder}/jax",
+                            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+            for kind in least:
+                begin = time.time()
+                done = subprocess.run([python, __file__, "--only", name, "--start", folder], capture_output=True, text=True,
+                                      env=environment, check=True)
+                least[kind] = min(least[kind], float(done.stdout.strip().splitlines()[-1]) - begin)
+    return {f"{kind}_s": seconds for kind, seconds in least.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--python", default=sys.executable, help="interpreter of an environment with diffrax")
     parser.add_argument("--only", choices=RUNS, help="run one library in this process and print its figures as JSON")
+    parser.add_argument("--start", metavar="FOLDER", type=Path, help="with --only: print the time of the first result")
     parser.add_argument("--json", metavar="FILE", help="where the figures are written")
     arguments = parser.parse_args()
+    if arguments.start:
+        start_once(arguments.only, arguments.start)
+        return
     if arguments.only:
         print(json.dumps(RUNS[arguments.only]()))
         return
     threads = len(os.sched_getaffinity(0))
-    results: dict[str, object] = {"machine": platform.platform(), "threads": threads, "python": platform.python_version()}
+    results: dict[str, Any] = {"machine": platform.platform(), "threads": threads, "python": platform.python_version()}
     for name in RUNS:
-        command = [arguments.python if name == "diffrax" else sys.executable, str(Path(__file__)), "--only", name]
+        python = arguments.python if name == "diffrax" else sys.executable
+        command = [python, str(Path(__file__)), "--only", name]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             print(f"{name}: not run: {done.stderr.strip().splitlines()[-1]}")
             continue
         results[name] = json.loads(done.stdout.strip().splitlines()[-1])
+        if name in ITERATION:
+            results[name]["start to first result"] = measure_start(name, python)
         print(f"{name}: {results[name]}", flush=True)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")

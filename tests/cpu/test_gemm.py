@@ -282,6 +282,29 @@ def test_batched(batch, m, n, k):
         close(c, np.swapaxes(a, 1, 2) if ta else a, np.swapaxes(b, 1, 2) if tb else b, F4)
 
 
+@pytest.mark.parametrize("columns", [1, 3, 4, 5, 10, 15])
+def test_few_columns(columns):
+    """A quarter of a vector of columns is enough for vectors along them, if the other side would be transposed."""
+    rng = np.random.default_rng()
+    m, k = int(rng.integers(20, 700)), int(rng.integers(2, 200))
+    for ta, tb in ((False, False), (False, True), (True, False)):
+        kernel, lanes = product(m, columns, k, F4, ta, tb), host_isa().lanes(4)
+        assert should_swap(match_product(kernel), lanes) == (columns < (lanes if ta else lanes // 4))
+        a, b = random(rng, (k, m) if ta else (m, k)), random(rng, (columns, k) if tb else (k, columns))
+        c = np.full((m, columns), np.nan, F4.numpy)
+        Compiled(kernel)(a, b, c, step=1)
+        close(c, a.T if ta else a, b.T if tb else b, F4)
+
+
+def test_work_on_the_results_counts_for_threads():
+    """A product of little arithmetic runs on several threads if its results pass through a costly function."""
+    kernel = product(5000, 32, 4)
+    stage = kernel.phases[0].stages[0]
+    store = stage.stores[0]
+    costly = replace(kernel, phases=(Phase((), (replace(stage, stores=(replace(store, value=Value("tanh", (store.value,), F4)),)),)),))
+    assert [make_plan(match_product(k), host_isa()).chunks > 1 for k in (kernel, costly)] == [False, True]
+
+
 @pytest.mark.parametrize("m,n,k,swapped", [(661, 33, 70, True), (661, 36, 70, False), (1003, 9, 300, True), (661, 33, 60, False)])
 def test_a_tall_operand_that_lies_along_its_rows_changes_sides(m, n, k, swapped):
     """The gradient of a large table: many rows, few columns, both operands k by k in memory."""

@@ -70,6 +70,16 @@ def test_the_square_of_a_gradient_is_not_stored(transposed: bool) -> None:
     assert len(first.outputs) == 1 and len(second.inputs) == 1
 
 
+def test_the_derivative_of_an_activation_is_not_stored() -> None:
+    """The kernel of the layer's gradient computes 1 - y * y from the layer's result, which is stored for other readers."""
+    x, w, g, v = leaf(200, 8), leaf(8, 6), leaf(200, 5), leaf(6, 5)
+    y = op("tanh", op("dot_general", x, w, contract=((1,), (0,)), batch=((), ())))
+    below = op("dot_general", g, v, contract=((1,), (1,)), batch=((), ()))
+    slope = op("multiply", below, op("subtract", number(1.0), op("square", y)))
+    program = check([x, w, g, v], [y, slope], count=2)
+    assert [len(k.outputs) for k in kernels(program)] == [1, 1]
+
+
 def test_a_result_that_needs_more_memory_stays_where_it_is() -> None:
     """The square of a product is read by a reduction, the product by nobody: only the square is stored."""
     x, w = leaf(6, 4), leaf(4, 5)

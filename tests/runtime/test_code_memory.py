@@ -16,7 +16,8 @@ from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.emit.text import Generated
 from weft.devices.cpu.native import code_memory, elf
 from weft.devices.cpu.native.code_memory import PAGE, CodeMemory, FreeSpans
-from weft.devices.cpu.native.compile import KEPT_DEAD, Compiler, emit_object, function
+from weft.devices.cpu.native.compile import KEPT_DEAD, Compiler, function
+from weft.devices.cpu.native.emission import emit_object
 from weft.schedule.kernel_info import KernelInfo
 from weft.schedule.program import Call, Program, Slot
 
@@ -89,7 +90,7 @@ def test_dropped_kernels_give_their_memory_back(tmp_path: Path, monkeypatch: pyt
     if loader == "llvm":
         monkeypatch.setattr(elf, "supported", lambda: False)
     be = device(tmp_path, threads=1)
-    assert be.native
+    assert be.native["weft_run"]
     known = be.compiler
     fixed = known.memory.used()
     loaded = known.kernel("scale", lambda: _scale("scale"))

@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 from handmade import F32, device, executable, scale_kernel, scale_twice
 
-from weft.devices.cpu.native import code_key, elf
+from weft.devices.cpu.native import code_key, elf, emission
 from weft.devices.cpu.native.code_memory import CodeMemory
-from weft.devices.cpu.native.compile import emit_object, function
+from weft.devices.cpu.native.compile import function
+from weft.devices.cpu.native.emission import emit_object
 
 ROOT = Path(__file__).parents[2]
 
@@ -152,7 +153,24 @@ def test_two_threads_compile_each_kernel_once(tmp_path: Path) -> None:
         t.start()
     for t in threads:
         t.join()
-    assert len(set(out)) == 1 and be.compiler.counts.compiles == 2
+    assert len(set(out)) == 1 and be.compiler.counts.compiles == 3
+
+
+def test_kernels_compiled_in_other_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The object code does not depend on the number of threads, and errors are raised where the kernel is needed."""
+    monkeypatch.setattr(emission, "_spare_cores", lambda: 3)
+    be = device(tmp_path, threads=1)
+    texts = {f"k{i}": _IR.replace("0.5", f"{i}.5") for i in range(20)}
+    for name, text in texts.items():
+        be.compiler.begin_module(name, lambda text=text: text)  # type: ignore[misc]
+    begun = {entry.emission: text for entry, text in zip(be.compiler._begun.values(), texts.values(), strict=True)}
+    for name in list(texts)[::-1]:
+        assert be.compiler.named_module(name, lambda: 1 / 0)["pick"]  # type: ignore[arg-type, return-value]
+    assert all(e.code == emit_object(text)[0] for e, text in begun.items())
+    assert be.compiler.counts.compiles == 20 and not be.compiler._begun
+    be.compiler.begin_module("k0", lambda: 1 / 0)  # type: ignore[arg-type, return-value]  # it is loaded
+    with pytest.raises(RuntimeError, match="parsing"):
+        be.compiler.begin_module("no text", lambda: "no text")
 
 
 def test_a_fork_waits_for_the_thread_that_compiles(tmp_path: Path) -> None:
@@ -164,7 +182,9 @@ def test_a_fork_waits_for_the_thread_that_compiles(tmp_path: Path) -> None:
     def compile_many() -> None:
         while len(done) < 1000:
             try:
-                be.compiler.module(_IR.replace("0.5", f"{len(done)}.5"))
+                text = _IR.replace("0.5", f"{len(done)}.5")
+                be.compiler.begin_module(text, lambda text=text: text)  # type: ignore[misc]
+                be.compiler.module(text)
             except BaseException:
                 return
             done.append(1)

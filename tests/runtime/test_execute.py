@@ -22,9 +22,9 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     build = weft.schedule.build.build
 
-    def counted(graph: Any, target: Any) -> Any:
+    def counted(graph: Any, *rest: Any) -> Any:
         found.append(graph.outputs[0].shape[0])
-        return build(graph, target)
+        return build(graph, *rest)
 
     monkeypatch.setattr(weft.schedule.build, "build", counted)
     monkeypatch.setattr(execute, "PROGRAMS", BoundedCache(4, fewest=1))

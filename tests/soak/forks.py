@@ -23,7 +23,7 @@ def forks(times: int) -> int:
 
     import weft as wf
     from weft.devices import counters, get_device
-    from weft.devices.cpu.native.compile import llvm_lock
+    from weft.devices.cpu.native.emission import llvm_lock
 
     table = np.random.default_rng().normal(size=100_000).astype(np.float32)
 

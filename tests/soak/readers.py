@@ -241,7 +241,8 @@ def idx(r: random.Random, times: int, folder: Path) -> Outcome:
 def cache(r: random.Random, times: int, folder: Path) -> Outcome:
     """Entries, half of them with right checksums: every one is a miss or loads."""
     from weft.devices.cache import MAGIC, Cache, Entry, encode
-    from weft.devices.cpu.native.compile import Compiler, emit_object, name_of
+    from weft.devices.cpu.native.compile import Compiler, name_of
+    from weft.devices.cpu.native.emission import emit_object
 
     class Miss(Exception):
         """Raised where the compiler would build the kernel anew."""

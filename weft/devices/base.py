@@ -132,6 +132,14 @@ class Device(Protocol):
 
 
 @runtime_checkable
+class Prepares(Protocol):
+    """A device that compiles kernels of a program while the rest of the program is scheduled."""
+
+    def prepare(self, kernel: Kernel) -> Any:
+        """Start the compilation of a kernel of a program that will be compiled soon."""
+
+
+@runtime_checkable
 class Timing(Protocol):
     """A device that can time the steps of a program."""
 

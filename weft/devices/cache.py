@@ -93,6 +93,10 @@ class Cache:
         _touch(path)
         return entry
 
+    def contains(self, name: str) -> bool:
+        """Return whether there is an entry called ``name``. Its content is not checked."""
+        return (self.folder / (name + SUFFIX)).exists()
+
     def write(self, name: str, meta: dict[str, Any], code: bytes) -> bool:
         """Store an entry. Return whether it is on disk."""
         if not self.writable:

@@ -20,7 +20,7 @@ from weft.functions.indexing.where import where
 from weft.graph.node import Node
 from weft.graph.primitives.call import call, cast
 from weft.graph.table_gradients import find_scatters, summed
-from weft.nn.module import Module
+from weft.transforms.tree import is_module
 
 Writes = list[tuple[Array, Any]]  # (target, content)
 Rule = Callable[[Array, Array, dict[str, Array]], tuple[Array, dict[str, Array]]]
@@ -56,7 +56,7 @@ def _convert_content(target: Array, content: Any) -> Node:
 
 def sparse_parameter_names(tree: Any) -> frozenset[str]:
     """Return the names, as in ``named_arrays``, of the tables of layers made with ``sparse=True``."""
-    if isinstance(tree, Module):
+    if is_module(tree):
         layers = ((f"{name}." if name else "", module) for name, module in tree.modules())
         return frozenset(f"{prefix}weight" for prefix, module in layers if getattr(module, "sparse", False))
     if isinstance(tree, Array):

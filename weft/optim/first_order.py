@@ -11,13 +11,13 @@ from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import isfinite, maximum
 from weft.functions.indexing.where import where
 from weft.functions.reductions.folds import max as largest
-from weft.nn.module import Module
 from weft.optim.objective import NOT_FINITE, RUNNING, SMALL_GRADIENT, Loss, State, Variables
 from weft.optim.optimizer import Optimizer
 from weft.optim.sam import SAM
 from weft.transforms.control import while_loop
 from weft.transforms.grad import value_and_grad
 from weft.transforms.jit import jit
+from weft.transforms.tree import is_module
 
 
 class FirstOrder:
@@ -31,7 +31,7 @@ class FirstOrder:
         self.arrays = [own(x.node) for x in variables.unravel(variables.vector)]
         tree = variables.fill(self.arrays)
         self.model: Any
-        if isinstance(tree, Module):
+        if is_module(tree):
             names = {id(array): name for name, array in tree.parameters().items()}
             self.names, self.model = [names[id(x)] for x in self.arrays], tree
             self.loss = loss.value
@@ -61,7 +61,7 @@ class FirstOrder:
 
     def _evaluate(self, batch: tuple[Any, ...]) -> tuple[Array, dict[str, Array]]:
         value, gradient = value_and_grad(self.loss)(self.model, *batch)
-        named = gradient.parameters() if isinstance(gradient, Module) else gradient
+        named = gradient.parameters() if is_module(gradient) else gradient
         return value, {name: named[name] for name in self.names}
 
     def _status(self, loss: Array, gradient: list[Array]) -> Array:

@@ -9,12 +9,12 @@ import numpy as np
 
 from weft.array import Array, Scalar
 from weft.errors import DTypeError, ShapeError, short
-from weft.nn.module import Module
+from weft.transforms.tree import is_module
 
 
 def named_arrays(tree: Any) -> dict[str, Array]:
     """Return the float parameters by name of a Module or a dict of Arrays (dicts, lists and tuples may nest)."""
-    if isinstance(tree, Module):
+    if is_module(tree):
         return tree.parameters()
     if isinstance(tree, Array):
         raise TypeError(f"the model is {short(tree)}, but must be a Module or a dict of Arrays: give {{'x': x}}")
@@ -64,7 +64,7 @@ def check_learning_rate(lr: Any) -> None:
 
 def _at_path(tree: Any, name: str) -> Any:
     """Return what a Module stores under a parameter's dotted name, None if nothing."""
-    value: Any = tree if isinstance(tree, Module) else None
+    value: Any = tree if is_module(tree) else None
     for part in name.split("."):
         try:
             value = getattr(value, part) if hasattr(value, part) else value[int(part) if part.isdigit() else part]
@@ -75,13 +75,13 @@ def _at_path(tree: Any, name: str) -> Any:
 
 def _leaves(tree: Any) -> dict[str, Any]:
     """Return all leaves of Modules, dicts, lists and tuples by name; a value that is none of these has the name ""."""
-    if isinstance(tree, Module):
+    if is_module(tree):
         return dict(tree.parameters())
     if not isinstance(tree, dict | list | tuple) and not (isinstance(tree, Array) and tree.ndim):
         return {"": tree}
     leaves: dict[str, Any] = {}
     for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
-        if isinstance(value, Array) or not isinstance(value, Module | dict | list | tuple):
+        if isinstance(value, Array) or not (is_module(value) or isinstance(value, dict | list | tuple)):
             leaves[str(key)] = value
         else:
             leaves.update({f"{key}.{inner}": leaf for inner, leaf in _leaves(value).items()})

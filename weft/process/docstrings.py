@@ -54,21 +54,23 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
         for title in ("Returns", "Raises"):
             if title in complete and not (title == "Returns" and _plain(other).__annotations__.get("return") in (None, "None")):
                 sections.setdefault(title, complete[title])
-        _write(other, summary, sections)
+        _complete(other, summary, sections)
 
 
 def complete_each(*functions: Callable[..., Any]) -> None:
     """Add missing parts to each docstring: common parameters, Returns from the annotation, ``import weft as wf`` in Examples."""
     for function in functions:
-        if function.__doc__ is None:
-            continue
-        summary, sections = _split(function)
-        if not _entries(sections.get("Parameters", [])).keys() >= set(_parameters(function)):
-            _describe(function, sections, {})
-        returns = _plain(function).__annotations__.get("return")
-        if returns not in (None, "None") and not sections.keys() & {"Returns", "Yields"}:
-            sections["Returns"] = [returns.replace("np.", "numpy.")]
-        _write(function, summary, sections)
+        if function.__doc__ is not None:
+            _complete(function, *_split(function))
+
+
+def _complete(function: Callable[..., Any], summary: str, sections: dict[str, list[str]]) -> None:
+    if not _entries(sections.get("Parameters", [])).keys() >= set(_parameters(function)):
+        _describe(function, sections, {})
+    returns = _plain(function).__annotations__.get("return")
+    if returns not in (None, "None") and not sections.keys() & {"Returns", "Yields"}:
+        sections["Returns"] = [returns.replace("np.", "numpy.")]
+    _write(function, summary, sections)
 
 
 def complete_module(names: dict[str, Any], *families: tuple[Callable[..., Any], ...]) -> None:
@@ -76,9 +78,13 @@ def complete_module(names: dict[str, Any], *families: tuple[Callable[..., Any], 
     module whose docstrings have sections; ``names`` is its ``globals()``."""
     for head, *others in families:
         complete_docs(head, *others)
-    for value in [value for value in names.values() if getattr(value, "__module__", "") == names["__name__"]]:
-        if value.__doc__ and hasattr(_plain(value), "__code__") and _split(value)[1]:
-            complete_each(value)
+    complete = {id(function) for family in families for function in family}
+    for value in list(names.values()):
+        if getattr(value, "__module__", "") == names["__name__"] and id(value) not in complete and value.__doc__:
+            if hasattr(_plain(value), "__code__"):
+                summary, sections = _split(value)
+                if sections:
+                    _complete(value, summary, sections)
 
 
 def _describe(function: Callable[..., Any], sections: dict[str, list[str]], described: dict[str, list[str]]) -> list[str]:
@@ -119,11 +125,11 @@ def _split(function: Callable[..., Any]) -> tuple[str, dict[str, list[str]]]:
     current: list[str] = []
     summary = current
     for line, below in zip(lines, [*lines[1:], ""], strict=True):
-        if below and set(below) == {"-"} and len(below) == len(line):
+        if below[:1] == "-" and below == "-" * len(line):
             current = sections[line] = []
-        elif line.startswith(">>> ") and "Examples" not in sections:
+        elif line[:4] == ">>> " and "Examples" not in sections:
             current = sections["Examples"] = [line]
-        elif not (line and set(line) == {"-"}):
+        elif line[:1] != "-" or line.strip("-"):
             current.append(line)
     for part in (summary, *sections.values()):
         while part and not part[-1]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.devices import get_device
-from weft.devices.base import DEVICE_OF_BUFFER_TYPE, DefersChecks, Device, EagerDevice, Run, TellsLate
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE, DefersChecks, Device, EagerDevice, Prepares, Run, TellsLate
 from weft.devices.faults import IndexFault
 from weft.dtypes.formats import Format
 from weft.errors import DeviceError, format_bytes, index_error
@@ -91,7 +91,7 @@ def executable(graph: Graph) -> Run:
         from weft.schedule.build import build
         from weft.schedule.program import calls
 
-        program = build(copy_structure(graph), current.target)
+        program = build(copy_structure(graph), current.target, current.prepare if isinstance(current, Prepares) else None)
         run = current.compile(program, flush_denormals=CONTEXT.flush_denormals)
         run.places = _find_places(graph, program)
         kernels = sum(1 for _ in calls(program))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from weft.dtypes.formats import UINT8
 from weft.graph.calls import inline
@@ -15,6 +16,7 @@ from weft.graph.primitives.table import SCALAR
 from weft.graph.ranges import remove_certain_checks
 from weft.graph.simplify import simplify
 from weft.kernel.hazards import copies
+from weft.kernel.ir import Kernel
 from weft.kernel.target import CPU, Target
 from weft.schedule import index_checks
 from weft.schedule.arena import arena
@@ -24,16 +26,19 @@ from weft.schedule.kernel_info import describe_kernel
 from weft.schedule.order import order_kernels
 from weft.schedule.program import Call, Carry, Copy, HostCall, Loop, Program, Slot, Step, root
 
+Prepare: TypeAlias = Callable[[Kernel], Any]
 _FARTHEST = 64  # operations; greater distances between an input and an output count as equal
 
 
-def build(graph: Graph, target: Target = CPU) -> Program:
+def build(graph: Graph, target: Target = CPU, prepare: Prepare | None = None) -> Program:
     """The Program that computes a graph's outputs.
 
     Parameters
     ----------
     graph : Graph
         Its ``inputs`` are the Program's inputs, in order: buffers, and numbers for ``scalar`` leaves.
+    prepare : function, optional
+        Called with each kernel, before the Program is complete.
 
     Returns
     -------
@@ -50,17 +55,17 @@ def build(graph: Graph, target: Target = CPU) -> Program:
     >>> len(build(Graph([x], [bind(TABLE["divide"], x, total)])).steps)
     1
     """
-    return built(graph, target)[0]
+    return built(graph, target, prepare)[0]
 
 
-def built(graph: Graph, target: Target = CPU) -> tuple[Program, list[Fused]]:
+def built(graph: Graph, target: Target = CPU, prepare: Prepare | None = None) -> tuple[Program, list[Fused]]:
     """Return :func:`build`'s result and, in order, the group of nodes behind each step. Copies at the end have none."""
     small = simplify(decompose(inline(graph), target.chains))
     apart = hoist_checks(remove_certain_checks(small))
-    return _schedule(prune_loops(small if apart is small else simplify(apart)), target, inside=False)
+    return _schedule(prune_loops(small if apart is small else simplify(apart)), target, prepare, inside=False)
 
 
-def _schedule(graph: Graph, target: Target, inside: bool) -> tuple[Program, list[Fused]]:
+def _schedule(graph: Graph, target: Target, prepare: Prepare | None, inside: bool) -> tuple[Program, list[Fused]]:
     """Return the Program of a simplified graph.
 
     ``inside``: the graph is a loop body. It may write over its inputs although a check may fail later, because arrays outside
@@ -72,6 +77,10 @@ def _schedule(graph: Graph, target: Target, inside: bool) -> tuple[Program, list
         from weft.schedule.layout import choose_layouts  # the CPU never needs it
 
         fused = choose_layouts(view, fused, target)
+    if prepare is not None:
+        for f in fused:
+            if f.kernel is not None:
+                prepare(f.kernel)
     slots = _Slots(view)
     steps: list[Step] = []
     info = []
@@ -80,7 +89,7 @@ def _schedule(graph: Graph, target: Target, inside: bool) -> tuple[Program, list
         if f.kernel is None:
             node = f.nodes[0]
             if node.op.kind == "loop":
-                steps.append(_loop(slots, f))
+                steps.append(_loop(slots, f, prepare))
                 continue
             assert node.op.reference is not None
             args = tuple([slots.slot_of(i, i.shape) for i in node.inputs])
@@ -101,11 +110,12 @@ def _schedule(graph: Graph, target: Target, inside: bool) -> tuple[Program, list
     return program, fused
 
 
-def _loop(slots: _Slots, fused: Fused) -> Loop:
+def _loop(slots: _Slots, fused: Fused, prepare: Prepare | None) -> Loop:
     """Return a scan as a step. Its body is a Program of its own."""
     (scan,) = fused.nodes
     body: Graph = scan.params["body"].graph
-    program = _schedule(prune_loops(simplify(decompose(body, slots.view.target.chains))), slots.view.target, inside=True)[0]
+    target = slots.view.target
+    program = _schedule(prune_loops(simplify(decompose(body, target.chains))), target, prepare, inside=True)[0]
     n, xs, total = scan.params["carries"], scan.params["xs"], len(body.outputs)
     length = scan.params["length"]
     in_place = set(program.donate)

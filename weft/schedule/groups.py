@@ -225,28 +225,40 @@ class Grouping:
                     p.after.add(g)
 
     def _move_node(self, node: Node, a: Group, b: Group) -> bool:
-        """Move a node from a to b if that saves memory traffic. Return whether it was moved."""
-        view, weight = self.view, self._weight(node)
-        if b.nodes[0].op.outside_kernels or b.weight + weight > self.limits.largest:
+        """Move a node, and what only it reads, from a to b if that saves memory traffic. Return whether it was moved."""
+        view = self.view
+        nodes = self._with_operands(node, a)
+        weight = sum(self._weight(n) for n in nodes)
+        if nodes.issuperset(a.nodes) or b.nodes[0].op.outside_kernels or b.weight + weight > self.limits.largest:
             return False
-        if any(node in edge for edge in self.banned):
+        if any(n in edge for edge in self.banned for n in nodes):
             return False
-        if any(self.of[p] is a and p not in view.outputs and all(self.of[r] is a for r in view.readers[p])
-               for p in view.sources[node]):
-            return False  # it would be stored for this node only
+        if any(self.of[p] is a and p not in view.outputs and all(r in nodes or self.of[r] is a for r in view.readers[p])
+               for n in nodes for p in view.sources[n] if p not in nodes):
+            return False  # it would be stored for these nodes only
         present = {m for n in b.nodes for m in view.memory_below(n)}
-        if sum(m.nbytes for m in view.memory_below(node) if m not in present) > node.nbytes:
+        memory = {m for n in nodes for m in view.memory_below(n)} - nodes
+        if sum(m.nbytes for m in memory if m not in present) > node.nbytes:
             return False
-        rest = [n for n in a.nodes if n is not node]
-        more = sorted([*b.nodes, node], key=view.number.__getitem__)
+        rest = [n for n in a.nodes if n not in nodes]
+        more = sorted([*b.nodes, *nodes], key=view.number.__getitem__)
         if any(self.forms.refuses(nodes, self.stored(nodes, frozenset(nodes))) for nodes in (rest, more)):
             return False
         a.nodes, b.nodes = rest, more
         a.weight, b.weight = a.weight - weight, b.weight + weight
         a.shape = b.shape = None
-        self.of[node] = b
-        self.reasons.update({(p, node): reasons.STORED for p in view.sources[node] if self.of[p] is a})
+        self.of.update(dict.fromkeys(nodes, b))
+        self.reasons.update({(p, n): reasons.STORED for n in nodes for p in view.sources[n] if self.of[p] is a})
         return True
+
+    def _with_operands(self, node: Node, group: Group) -> set[Node]:
+        """Return a node and the cheap element-wise operands that only it and they read, in its group."""
+        nodes = {node}
+        for n in reversed(group.nodes):
+            if n.op.kind == "elementwise" and not n.op.heavy and n not in self.view.outputs and self.view.readers[n]:
+                if nodes.issuperset(self.view.readers[n]):
+                    nodes.add(n)
+        return nodes
 
     def refusals(self) -> list[UnfusedEdge]:
         """Return every edge between two kernels with its reason, and a cycle only where no other reason exists."""

@@ -17,7 +17,8 @@ from weft.devices.cache import Cache
 from weft.devices.cpu.native import call, call_tables
 from weft.devices.cpu.native.allocator import Allocator, BorrowedBuffer, view
 from weft.devices.cpu.native.code_key import cpu_identity, cpu_model
-from weft.devices.cpu.native.compile import Compiler, LoadedKernel, llvm_lock
+from weft.devices.cpu.native.compile import Compiler, LoadedKernel
+from weft.devices.cpu.native.emission import llvm_lock
 from weft.devices.cpu.native.host_cpu import host
 from weft.devices.cpu.native.imported_symbols import OBJECT_SIZE
 from weft.devices.cpu.native.layouts import SMALL_STATE, WARM_STATE, extent
@@ -54,6 +55,26 @@ class _LazyAttribute(Generic[T]):
             return cached[self.name]
 
 
+class _NativeFunctions(dict[str, int]):
+    """Addresses of the runtime's functions. A module is loaded when one of its functions is first used, so a first process uses
+    buffers while LLVM compiles the rest."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        self._compiler = compiler
+        self._modules = [(f"{name} {OBJECT_SIZE}", partial(call.text, name)) for name in call.MODULES]
+        for module in self._modules[:2]:  # many programs never use the third
+            compiler.begin_module(*module)
+
+    def __missing__(self, name: str) -> int:
+        for module in self._modules:
+            functions = self._compiler.named_module(*module)
+            self.update(functions)
+            self._compiler.imports.update(functions)
+            if name in functions:
+                return functions[name]
+        raise KeyError(name)
+
+
 class CPUDevice:
     """The CPU device. A process has one (see ``weft.devices.get_device``); tests create more with their own cache."""
 
@@ -67,6 +88,7 @@ class CPUDevice:
         self._lock = threading.RLock()
         self._forking: list[Any] = []
         self.numpy_calls = 0
+        self._prepared: dict[int, tuple[Kernel, str]] = {}  # id -> kernel and printed form, until its program is compiled
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._after_fork)
 
@@ -75,7 +97,11 @@ class CPUDevice:
         self._lock.acquire()
         self._forking.append(self._lock)
         compiler = self.__dict__.get("compiler")
-        for lock in (compiler.lock, llvm_lock()) if compiler is not None else ():
+        if compiler is not None:
+            compiler.lock.acquire()
+            self._forking.append(compiler.lock)
+            compiler.emitter.drain()
+            lock = llvm_lock()
             if lock is not None:
                 lock.acquire()
                 self._forking.append(lock)
@@ -93,15 +119,16 @@ class CPUDevice:
         return Compiler(self._cache if self._cache is not None else Cache())
 
     @_LazyAttribute
-    def native(self) -> dict[str, int]:
+    def native(self) -> _NativeFunctions:
         """Addresses of the runtime's emitted functions. Also registers the symbols that kernels import."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise RuntimeError("weft needs the interpreter lock: start this Python with PYTHON_GIL=1 or -X gil=1")
+        native = _NativeFunctions(self.compiler)
         self.compiler.imports.update(self.pool.imports())
-        pool = self.compiler.named_module("pool", pool_text)
-        self.compiler.imports.update(pool, weft_index_fault=id(IndexFault))
+        native.update(self.compiler.named_module("pool", pool_text))
+        self.compiler.imports.update(native, weft_index_fault=id(IndexFault))
         self.compiler.imports.update(weft_warm_state=self.warm_state, weft_small_state=self.small_state)
-        return {**pool, **self.compiler.named_module(f"call {OBJECT_SIZE}", call.text)}
+        return native
 
     @_LazyAttribute
     def warm_state(self) -> int:
@@ -156,18 +183,29 @@ class CPUDevice:
         """Compile a Program with time stamps between its steps: see ``native/timed_executable.py``."""
         from weft.devices.cpu.native import timed_executable
 
-        native = {**self.native, **self.compiler.module(timed_executable.text())}
+        self.native.update(self.compiler.module(timed_executable.text()))
         kernels = self._load_kernels(program)
-        return timed_executable.TimedExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
+        return timed_executable.TimedExecutable(program, kernels, self.pool, self.allocator, self.native, flush_denormals)
+
+    def prepare(self, kernel: Kernel) -> str:
+        """Start the compilation of a kernel, in another thread if there is a core for it. Return its printed form."""
+        from weft.kernel.printer import kernel_key
+
+        known = self._prepared.get(id(kernel))
+        if known is not None:
+            return known[1]
+        text = str(kernel_key(kernel))
+        self.compiler.begin(text, partial(_generate, kernel))
+        self._prepared[id(kernel)] = kernel, text
+        return text
 
     def _load_kernels(self, program: Program) -> list[LoadedKernel]:
-        from weft.kernel.printer import kernel_key
         from weft.schedule.program import calls
 
         kernels = [step.kernel for step in calls(program)]
-        loaded = {
-            id(k): self.compiler.kernel(str(kernel_key(k)), partial(_generate, k)) for k in {id(k): k for k in kernels}.values()
-        }
+        texts = {id(k): (k, self.prepare(k)) for k in {id(k): k for k in kernels}.values()}
+        loaded = {key: self.compiler.kernel(text, partial(_generate, k)) for key, (k, text) in texts.items()}
+        self._prepared.clear()
         return [loaded[id(k)] for k in kernels]
 
     def allocate(self, nbytes: int) -> Any:

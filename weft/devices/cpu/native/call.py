@@ -119,10 +119,14 @@ def builtin(name: str, address: int, bound: Any) -> Any:
     return make(ctypes.addressof(method), bound, None)
 
 
-def text() -> str:
-    """Return the LLVM text of the native functions for calls, warm calls, buffers, loops and small eager operations."""
-    from weft.devices.cpu.native import call_fast_ir, loop_ir, memory_ir, operators_ir, small_ir, walk_ir
+MODULES = ("memory", "run", "small")  # of the native functions, in the order in which a process needs them
+
+
+def text(module: str) -> str:
+    """Return the LLVM text of one of ``MODULES``: buffers; calls, warm calls and loops; or small eager operations. Internal
+    functions that two modules use are part of both."""
+    from weft.devices.cpu.native import call_fast_ir, loop_ir, memory_ir, operators_ir, walk_ir
     from weft.devices.cpu.native.routine import text_of_all
 
-    modules = (walk_ir, call_fast_ir, memory_ir, loop_ir, small_ir, operators_ir)
-    return text_of_all(r for module in modules for r in module.ROUTINES)
+    files = {"memory": (memory_ir,), "run": (walk_ir, call_fast_ir, loop_ir), "small": (operators_ir,)}[module]
+    return text_of_all(r for file in files for r in file.ROUTINES)

@@ -10,19 +10,18 @@ because a Ctrl-C during a callback would be lost; a sweep finds the dead referen
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from weft.devices.cache import Cache
 from weft.devices.cpu.native import elf
 from weft.devices.cpu.native.code_key import name_of, sources_unchanged
 from weft.devices.cpu.native.code_memory import CodeMemory
-from weft.devices.cpu.native.host_cpu import host
+from weft.devices.cpu.native.emission import Emission, Emitter, emit_object, open_llvm, target_machine
 from weft.process.signals import uninterrupted
 
 KEPT_DEAD = 256  # a sweep runs when the unused kernels outnumber the used ones by this many
@@ -47,6 +46,13 @@ class _KernelEntry:
     give: Callable[[], None]
 
 
+class _Begun(NamedTuple):
+    """A kernel or module that is being compiled."""
+
+    emission: Emission
+    meta: dict[str, Any]
+
+
 @dataclass(slots=True)
 class Counts:
     """Counters: compilations, objects read from disk, objects loaded into memory."""
@@ -67,8 +73,25 @@ class Compiler:
     modules: dict[str, dict[str, int]] = field(default_factory=dict)
     memory: CodeMemory = field(default_factory=CodeMemory)
     lock: Any = field(default_factory=threading.RLock)
+    emitter: Emitter = field(default_factory=Emitter)
+    _begun: dict[str, _Begun] = field(default_factory=dict)
     _sweep_at: int = KEPT_DEAD
     _jit: Any = None
+
+    def begin(self, text: str, generate: Callable[[], Any]) -> None:
+        """Start the compilation of a kernel in another thread; ``kernel`` with the same arguments finishes it."""
+        self._begin("kernel\n" + text, self.kernels, lambda: _text_and_meta(generate()))
+
+    def begin_module(self, what: str, text: Callable[[], str]) -> None:
+        """Start the compilation of a module in another thread; ``named_module`` with the same arguments finishes it."""
+        self._begin("module\n" + what, self.modules, lambda: (text(), {}))
+
+    def _begin(self, what: str, loaded: Container[str], make: Callable[[], tuple[str, dict[str, Any]]]) -> None:
+        name = name_of(what)
+        with self.lock:
+            if name not in loaded and name not in self._begun and not self.cache.contains(name):
+                ir, meta = make()
+                self._begun[name] = _Begun(self.emitter.begin(ir), meta)
 
     def kernel(self, text: str, generate: Callable[[], Any]) -> LoadedKernel:
         """Return the kernel whose printed form is ``text``. If it is not cached, compile ``generate() -> Generated``."""
@@ -125,8 +148,13 @@ class Compiler:
                 return self._load(name, entry.meta, entry.code, hit=True)
             except (elf.UnsupportedObject, RuntimeError):
                 pass
-        ir, meta = make()
-        code, exports = emit_object(ir)
+        begun = self._begun.pop(name, None)
+        if begun is None:
+            ir, meta = make()
+            code, exports = emit_object(ir)
+        else:
+            meta = begun.meta
+            code, exports = self.emitter.finish(begun.emission)
         meta = {**meta, "exports": exports, "llvm": not elf.supported()}
         self.counts.compiles += 1
         try:
@@ -166,9 +194,9 @@ class Compiler:
 
     def _load_llvm(self, name: str, code: bytes, exports: list[str]) -> tuple[dict[str, int], Callable[[], None]]:
         with uninterrupted():
-            llvm = _open_llvm()
+            llvm = open_llvm()
         if self._jit is None:
-            self._jit = llvm.create_lljit_compiler(_target_machine())
+            self._jit = llvm.create_lljit_compiler(target_machine())
             _keep_alive(self._jit)
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for symbol, address in self.imports.items():
@@ -185,50 +213,6 @@ def _text_and_meta(generated: Any) -> tuple[str, dict[str, Any]]:
         "symbol": generated.symbol, "scratch": generated.scratch, "worker_scratch": generated.worker_scratch,
         "parallel": "parallel" in generated.paths,
     }
-
-
-def emit_object(ir: str) -> tuple[bytes, list[str]]:
-    """Compile LLVM text for this CPU: SROA and code generation, no other pass. Return the object file and the names of its
-    exported functions."""
-    with uninterrupted():  # llvmlite frees objects in destructors, where Ctrl-C would be lost
-        llvm = _open_llvm()
-        passes, options = _passes()
-        with (
-            llvm.create_context() as context,  # a shared context would never free the types and constants of kernels
-            _target_machine() as target,
-            llvm.parse_assembly(ir, context) as module,
-            llvm.create_pass_builder(target, options) as builder,  # serves one run; llvmlite leaks 2 KB of each
-        ):
-            passes.run(module, builder)
-            exports = [f.name for f in module.functions if not f.is_declaration and f.linkage == llvm.Linkage.external]
-            return target.emit_object(module), exports
-
-
-@lru_cache(maxsize=1)
-def _open_llvm() -> Any:
-    """Return llvmlite's bindings, initialised for this machine."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()  # a module with inline assembly aborts the process without it
-    return llvm
-
-
-def _target_machine() -> Any:
-    """Return a new target machine, owned by the caller."""
-    return _open_llvm().Target.from_default_triple().create_target_machine(
-        cpu="", features=host().features, opt=3, reloc="pic", codemodel="small"
-    )
-
-
-@lru_cache(maxsize=1)
-def _passes() -> tuple[Any, Any]:
-    """Return the pass manager and its options, shared by all compilations because llvmlite does not free them."""
-    llvm = _open_llvm()
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_sroa_pass()
-    return passes, llvm.create_pipeline_tuning_options(speed_level=0)
 
 
 def _is_complete(meta: dict[str, Any], kernel: bool) -> bool:
@@ -252,12 +236,6 @@ def _keep_alive(thing: Any) -> None:
 def _unload(tracker: Any) -> None:
     tracker.close()
     ctypes.pythonapi.Py_DecRef(ctypes.py_object(tracker))
-
-
-def llvm_lock() -> Any:
-    """Return llvmlite's lock around LLVM calls, or None if llvmlite is not loaded or has no such lock."""
-    ffi = sys.modules.get("llvmlite.binding.ffi")
-    return getattr(getattr(getattr(ffi, "lib", None), "_lock", None), "_lock", None)
 
 
 def function(address: int, *types: Any, result: Any = None) -> Any:

@@ -14,7 +14,7 @@ from weft.devices.cpu.native import pool_ir
 from weft.devices.cpu.native.code_key import cpu_model
 from weft.devices.cpu.native.compile import function
 from weft.devices.cpu.native.host_cpu import host
-from weft.devices.cpu.native.routine import Body, Routine, Signature, Value, routine, text_of_all
+from weft.devices.cpu.native.routine import Body, Routine, Value, routine, text_of_all
 
 _CHAINS = 12  # independent sums: enough to hide the latency of fma on two units
 SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))  # bytes read and written together
@@ -72,7 +72,7 @@ def measure_speed(device: Any, threads: int, clock: Callable[[], float] = time.p
 @routine("void fma.body(ptr args, i64 chunk, i64 worker)")
 def fma_body(f: Body, args: Value, chunk: Value, worker: Value) -> None:
     sink = f.array(f.array(args, "ptr")[0], "i8")
-    f.call(_FMA, sink.at(chunk * 4096))
+    f.call_address(Value(f, "ptr", "@weft_fma_peak"), sink.at(chunk * 4096))  # of ``fma_text``
 
 
 @routine("void copy.body(ptr args, i64 chunk, i64 worker)")
@@ -82,10 +82,6 @@ def copy_body(f: Body, args: Value, chunk: Value, worker: Value) -> None:
     at = chunk * share
     with f.each(words[3]):
         f.copy(target.at(at), source.at(at), share)
-
-
-# of ``fma_text``; not exported, so that no declaration is emitted
-_FMA = Routine(Signature.parsed("void weft_fma_peak(ptr sink)"), lambda f, sink: None, False, "nounwind")
 
 
 def _text(lanes: int, threads: int) -> str:

@@ -242,6 +242,7 @@ class Body(Function):
         linkage = "" if routine_.exported else "internal "
         super().__init__(f"define {linkage}{s.result} @{s.name}({inside})", routine_.attributes)
         self.named: dict[str, str] = {}  # external symbol -> declaration
+        self.internal: list[Routine] = []  # that it calls
 
     def made(self, type_: str, text: str) -> Value:
         return Value(self, type_, self.let(text))
@@ -275,6 +276,7 @@ class Body(Function):
         return Value(self, "ptr", f"@{name}")
 
     def address(self, of: Routine) -> Value:
+        self.internal += [] if of.exported else [of]
         return Value(self, "ptr", f"@{of.signature.name}")
 
     def call(self, what: Routine | str, *args: Operand) -> Value:
@@ -284,7 +286,9 @@ class Body(Function):
         else:
             s = what.signature
         inside = ", ".join([*s.types, "..."] if s.variadic else s.types)
-        if not isinstance(what, Routine) or what.exported:
+        if isinstance(what, Routine) and not what.exported:
+            self.internal.append(what)
+        else:
             self.named[s.name] = f"declare {s.result} @{s.name}({inside})"
         return self._emit_call(s.result + (f" ({inside})" if s.variadic else ""), f"@{s.name}", s.types, args, s.variadic)
 
@@ -351,16 +355,20 @@ _SIZE = {"i32": 4, "i64": 8, "ptr": 8}
 
 
 def text_of_all(routines: Iterable[Routine]) -> str:
-    """Return the LLVM text of a module of these routines, with declarations of the external symbols they use."""
+    """Return the LLVM text of a module of these routines and of the internal ones that they call, with declarations of the
+    external symbols they use."""
     out: list[str] = []
     named: dict[str, str] = {}
-    own = set()
-    for routine_ in routines:
+    own = {r.signature.name: r for r in routines}
+    waiting = list(own.values())
+    for routine_ in waiting:  # grows
         f = Body(routine_)
         routine_.write(f, *f.parameters)
         if not f.ended() and f.result != "void":
             raise ValueError(f"{routine_.signature.name} has a path that does not return a value")
-        own.add(routine_.signature.name)
+        for called in f.internal:
+            if own.setdefault(called.signature.name, called) is called and called not in waiting:
+                waiting.append(called)
         named.update(f.named)
         out.append(f.text())
     return "\n".join([*(line for name, line in named.items() if name not in own), *out])
