@@ -301,7 +301,8 @@ def test_work_on_the_results_counts_for_threads():
     kernel = product(5000, 32, 4)
     stage = kernel.phases[0].stages[0]
     store = stage.stores[0]
-    costly = replace(kernel, phases=(Phase((), (replace(stage, stores=(replace(store, value=Value("tanh", (store.value,), F4)),)),)),))
+    through_tanh = replace(stage, stores=(replace(store, value=Value("tanh", (store.value,), F4)),))
+    costly = replace(kernel, phases=(Phase((), (through_tanh,)),))
     assert [make_plan(match_product(k), host_isa()).chunks > 1 for k in (kernel, costly)] == [False, True]
 
 
