@@ -39,7 +39,7 @@ _NAMES: dict[str, str] = {
         isnan lcm ldexp left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not
         logical_or logical_xor maximum minimum mod multiply negative nextafter not_equal positive pow power rad2deg
         radians reciprocal remainder right_shift rint round sign signbit sin sinh spacing sqrt square stop_gradient
-        subtract tan tanh true_divide trunc erfc""",
+        subtract tan tanh true_divide trunc erfc erfcx""",
     "weft.functions.elementwise.composed": """
         angle imag iscomplex iscomplexobj isreal isrealobj real real_if_close sort_complex divmod fix frexp isneginf
         isposinf modf allclose array_equal array_equiv clip isclose nan_to_num packbits unpackbits""",

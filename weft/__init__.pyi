@@ -36,6 +36,7 @@ from weft.functions.elementwise.ufuncs import (
     right_shift as right_shift, rint as rint, round as round, sign as sign, signbit as signbit, sin as sin,
     sinh as sinh, spacing as spacing, sqrt as sqrt, square as square, stop_gradient as stop_gradient,
     subtract as subtract, tan as tan, tanh as tanh, true_divide as true_divide, trunc as trunc, erfc as erfc,
+    erfcx as erfcx,
 )
 from weft.functions.elementwise.composed import (
     angle as angle, imag as imag, iscomplex as iscomplex, iscomplexobj as iscomplexobj, isreal as isreal,

@@ -603,3 +603,84 @@ erfc = unary(
     Mathematics of Computation 36, 1981.""",
     "[0.0, 30.0]", "[1.0, 0.0]",
 )
+
+# ---- erfcx
+
+# ((1 + 2 a) exp(a * a) erfc(a) - 1) / s as a polynomial in 2 s - 1 with s = a / (a + 3), from Chebyshev's series for all a >= 0;
+# errors 1e-9 and 4e-18
+_ERFCX_FLOAT = (
+    -1.953340397e-5, 2.808548799e-5, 0.0001900185594, -0.0004007651452, -0.001131496667, 0.004910518198, 0.0001353282138,
+    -0.04767744724, 0.1842966958, -0.4228437386, 0.6821337032, -0.7772583177, 0.5060161169,
+)
+_ERFCX_DOUBLE = (
+    -2.7020254643549197e-10, 2.296552149243454e-10, 3.2054083086445279e-9, -9.7948078463074433e-10, -2.050511941930542e-8,
+    -6.8176271631197875e-9, 9.7397927904685726e-8, 1.0738320026817692e-7, -3.9746089991242909e-7, -8.3686990676503844e-7,
+    1.5550395730197907e-6, 5.3904697068609968e-6, -6.8554499669042898e-6, -3.3345987973402535e-5, 4.324551841970042e-5,
+    0.00020695327588376737, -0.00041727297564876977, -0.0011423915857785302, 0.0049197723140998211, 0.0001390113200529478,
+    -0.047680041157748879, 0.18429609584557515, -0.4228434226761955, 0.68213374008172056, -0.77725832878862168,
+    0.5060161165394593,
+)
+
+
+def _erfcx_reference(x: np.ndarray) -> np.ndarray:
+    """The definition, with the square in extended precision; from 10 on the asymptotic series.
+
+    SciPy's erfcx is up to 8 ulp off, and up to 500 below zero.
+    """
+    wide = np.asarray(x, np.longdouble)
+    near = np.minimum(wide, 10.0)
+    t = 0.5 / np.square(np.maximum(wide, 10.0))
+    series = np.ones_like(t)
+    for n in range(16, 0, -1):
+        series = 1 - (2 * n - 1) * t * series
+    product = np.exp(near * near) * each(math.erfc)(near)
+    return np.asarray(np.where(wide < 10, product, np.sqrt(t * (2 / np.pi)) * series)).astype(x.dtype)
+
+
+def _erfcx_formula(m: Any, x: Any) -> Any:
+    """Compute ``(1 + s p) / (1 + 2 a)`` with ``a = abs(x)``, subtracted from ``2 exp(a * a)`` below zero."""
+    single = x.dtype == FLOAT32
+    largest, last = x.dtype.largest, 9.4 if single else 26.63  # at -last the result is infinite, but exp is not
+    first, *rest = _ERFCX_FLOAT if single else _ERFCX_DOUBLE
+    half, a = m.const(0.5, x), m.abs(x)
+    b = m.select(m.gt(a, m.const(largest, x)), m.const(largest, x), a)  # finite; NaN stays
+    s = m.div(b, m.add(b, m.const(3, x)))
+    q = m.sub(m.add(s, s), m.const(1, x))
+    p = m.const(first, x)
+    for coefficient in rest:
+        p = m.add(m.mul(p, q), m.const(coefficient, x))
+    r = m.div(half, m.add(a, half))
+    right = m.add(r, m.mul(r, m.mul(s, p)))
+    b = m.select(m.gt(a, m.const(last, x)), m.const(last, x), a)
+    square = m.mul(b, b)
+    lost = m.fma(b, b, m.neg(square))  # the rounding error of the square, which exp would amplify
+    bell = m.exp(square)
+    left = m.add(bell, m.sub(m.mul(bell, lost), m.mul(half, right)))  # doubled last, so that it overflows where the result does
+    return m.select(m.lt(x, m.const(0, x)), m.add(left, left), right)
+
+
+def _erfcx_derivative(g: Node, out: Node, x: Node) -> tuple[Node]:
+    """The rule is ``2 x erfcx(x) - 2 / sqrt(pi)``; for large x, where that cancels, the asymptotic series' derivative."""
+    c, wide = call_primitive, x.dtype.computed
+    y, x = out if wide is x.dtype else c.erfcx(cast(x, wide)), cast(x, wide)
+    start, terms = (10.0, 10) if wide is FLOAT64 else (6.0, 6)
+    far, zero, one = c.greater(x, number(start, wide)), number(0.0, wide), number(1.0, wide)
+    near = c.where(far, zero, x)
+    rule = c.subtract(c.multiply(c.add(near, near), c.where(far, zero, y)), number(2 / math.sqrt(math.pi), wide))
+    t = c.square(c.reciprocal(c.where(far, x, one)))
+    series = one
+    for n in range(terms, 0, -1):
+        series = c.subtract(one, c.multiply(c.multiply(number(n + 0.5, wide), t), series))
+    tail = c.multiply(c.multiply(number(-1 / math.sqrt(math.pi), wide), t), series)
+    return (c.multiply(g, cast(c.where(far, tail, rule), g.dtype)),)
+
+
+entry("erfcx", 1, FLOATS, _erfcx_reference, _erfcx_formula, _erfcx_derivative, flops=70, exact=False)
+erfcx = unary(
+    "erfcx",
+    """Compute the scaled complementary error function ``exp(x**2) * erfc(x)``, which neither overflows nor underflows for x > 0.
+
+    After M. M. Shepherd and J. G. Laframboise, Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf,
+    Mathematics of Computation 36, 1981.""",
+    "[0.0, -wf.inf, wf.inf]", "[1.0, inf, 0.0]",
+)
