@@ -423,6 +423,19 @@ def test_ends() -> None:
         got.loss = 3.0  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("method", ["L-BFGS", "BFGS"])
+def test_a_loss_that_no_longer_changes_is_told_from_a_small_gradient(method: str) -> None:
+    start = wf.ones(3)
+    got = wf.optim.minimize(lambda x: 1e8 + x.sum() + (x**4).sum(), start, method)
+    assert got.converged and got.gradient_size > 0.1
+    assert f"the loss no longer changes in float32 after {got.steps} steps; the gradient's largest element is" in got.message
+    got = wf.optim.minimize(lambda x: ((x - 2) ** 2).sum(), start, method, bounds=(None, 1.5))
+    assert got.converged and got.gradient_size <= 1e-5 and "within tol" in got.message and (got.params == 1.5).all()
+    for optimizer in (method, wf.optim.SGD(0.1)):
+        got = wf.optim.minimize(lambda x: (x**2 / 2).sum(), wf.array([1.0, -2.0]), optimizer, steps=0)
+        assert got.gradient_size == 2.0
+
+
 def test_interrupt() -> None:
     """Ctrl-C ends a run soon, with a complete step."""
     def press() -> None:

@@ -53,6 +53,10 @@ class FirstOrder:
     def advance(self, state: State, until: Array, batch: tuple[Any, ...]) -> State:
         return self._with_arrays(self._advance(replace(state, x=[]), until, batch))
 
+    def gradient_size(self, state: State) -> Array:
+        """Return the largest element of the gradient."""
+        return _size(state.gradient)
+
     def _with_arrays(self, state: State) -> State:
         return replace(state, x=self._snapshot())
 
@@ -67,10 +71,7 @@ class FirstOrder:
     def _status(self, loss: Array, gradient: list[Array]) -> Array:
         status = full((), RUNNING, dtype="int64")
         if self.tol is not None:
-            size = zeros((), dtype="float32")
-            for g in gradient:
-                size = maximum(size, largest(absolute(g))) if g.size else size
-            status = where(size <= self.tol, SMALL_GRADIENT, RUNNING).astype("int64")
+            status = where(_size(gradient) <= self.tol, SMALL_GRADIENT, RUNNING).astype("int64")
         return where(isfinite(loss), status, NOT_FINITE)
 
     def _trace_start(self, batch: tuple[Any, ...]) -> State:
@@ -93,3 +94,10 @@ class FirstOrder:
             return State([], loss, gradient, best, best_loss, s.steps + 1, s.evaluations + each, status, {})
 
         return while_loop(lambda s: (s.steps < until) & (s.status == RUNNING), step, state)
+
+
+def _size(gradient: list[Array]) -> Array:
+    size = zeros((), dtype="float32")
+    for g in gradient:
+        size = maximum(size, largest(absolute(g))) if g.size else size
+    return size

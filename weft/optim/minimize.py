@@ -31,6 +31,7 @@ from weft.optim.objective import (
     Objective,
     State,
     Variables,
+    gradient_size,
 )
 from weft.optim.optimizer import Optimizer
 from weft.optim.quasi_newton import BFGS, LBFGS, Descent, check_count
@@ -65,8 +66,10 @@ class MinimizeResult:
     loss, best_loss : floats, their losses. For least squares half the sum of the squared residuals
     steps : int, the number of completed steps
     evaluations : int, the number of times that the loss (or the residuals) was computed
-    converged : whether the run ended because the gradient is small, or because the loss no longer changes
+    converged : whether the run ended because the gradient is small, or because the loss no longer changes, as ``success`` of
+        SciPy's L-BFGS-B. The loss may stop to change in its dtype although the gradient is large: ``message`` says which it was
     message : why the run ended
+    gradient_size : float, the largest element of the gradient after the last step, projected on the bounds
     interrupted : whether Ctrl-C ended the run
     aux : the second result of the loss at ``params``, with ``has_aux=True``
     """
@@ -79,6 +82,7 @@ class MinimizeResult:
     evaluations: int
     converged: bool
     message: str
+    gradient_size: float
     interrupted: bool = False
     aux: Any = field(default=None, repr=False)
 
@@ -91,6 +95,8 @@ class _Run(Protocol):
     def advance(self, state: State, until: Array, batch: tuple[Any, ...]) -> State: ...
 
     def rebuild(self, x: Any) -> Any: ...
+
+    def gradient_size(self, state: State) -> Array: ...
 
 
 def minimize(
@@ -211,22 +217,23 @@ def _drive(
             if interrupt.to_stop and not message:
                 message = f"Ctrl-C ended the run after {done} steps"
     loss = float(state.loss)
-    message = message or _message(status, done, loss, str(state.loss.dtype), steps)
+    slope = float(run.gradient_size(state))
+    message = message or _message(status, done, loss, str(state.loss.dtype), steps, slope)
     if status == NOT_FINITE:
         warn(f"minimize: {message}")
     params, last = run.rebuild(state.x), batch or ()
     return MinimizeResult(
         params, run.rebuild(state.best_x), loss, float(state.best_loss), done, int(state.evaluations),
-        status in (SMALL_GRADIENT, SMALL_CHANGE), message, message.startswith("Ctrl-C"),
+        status in (SMALL_GRADIENT, SMALL_CHANGE), message, slope, message.startswith("Ctrl-C"),
         jit(main.both)(params, *last)[1] if main.has_aux else None,
     )
 
 
-def _message(status: int, done: int, loss: float, dtype: str, steps: int) -> str:
+def _message(status: int, done: int, loss: float, dtype: str, steps: int, size: float) -> str:
     return {
         RUNNING: f"all {steps} steps are done",
         SMALL_GRADIENT: f"the gradient is within tol after {done} steps",
-        SMALL_CHANGE: f"the loss no longer changes in {dtype} after {done} steps",
+        SMALL_CHANGE: f"the loss no longer changes in {dtype} after {done} steps; the gradient's largest element is {size:.3g}",
         NO_LOWER_LOSS: f"the search of step {done} found no lower loss than {loss:.6g}",
         NOT_FINITE: f"the {'gradient is not finite' if isfinite(loss) else f'loss is {loss}'} at step {done}",
     }[status]
@@ -331,6 +338,7 @@ class _Searching:
 
             return Objective(value_and_grad(value), residuals, lower, upper, default if tol is None else float(tol))
 
+        self._objective = objective(())  # for its bounds
         self._start = jit(lambda x, batch: method.start(objective(batch), objective(batch).project(x)))
 
         def advance(state: State, until: Array, batch: tuple[Any, ...]) -> State:
@@ -339,6 +347,9 @@ class _Searching:
             )
 
         self._advance = jit(advance)
+
+    def gradient_size(self, state: State) -> Array:
+        return gradient_size(self._objective, state.x, state.gradient)
 
     def start(self, batch: tuple[Any, ...]) -> State:
         return self._start(self.first, batch)

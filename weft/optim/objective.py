@@ -90,9 +90,13 @@ def _is_finite(loss: Array, gradient: Array) -> Array:
 
 def stationary(objective: Objective, x: Array, gradient: Array) -> Array:
     """Return the status SMALL_GRADIENT if the gradient, projected on the bounds, is within the tolerance, else RUNNING."""
+    return where(gradient_size(objective, x, gradient) <= objective.tol, SMALL_GRADIENT, RUNNING).astype("int64")
+
+
+def gradient_size(objective: Objective, x: Array, gradient: Array) -> Array:
+    """Return the largest element of the gradient, projected on the bounds: how far a step of length 1 would go."""
     reach = gradient if objective.lower is None else x - objective.project(x - gradient)
-    size = largest(absolute(reach)) if reach.size else zeros((), dtype=x.dtype)
-    return where(size <= objective.tol, SMALL_GRADIENT, RUNNING).astype("int64")
+    return largest(absolute(reach)) if reach.size else zeros((), dtype=x.dtype)
 
 
 class Loss:
