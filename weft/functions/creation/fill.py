@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, ndarray, own, wrap
-from weft.array.convert import assigned, common, is_foreign, number_node, refuse_subclass, shared_node
+from weft.array.convert import assigned, is_foreign, number_node, read_operands, refuse_subclass, shared_node
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INT64, INTEGERS, Format
 from weft.dtypes.parse import check_like, layout, parse_dtype
@@ -616,7 +616,7 @@ def linspace(
         values = _evenly_spaced(first, last, by, count, endpoint and count > 1)
         step: Any = by if gaps > 0 else math.nan
     else:
-        promoted = common((start, stop), formats.promote, formats.weak)[1]
+        promoted = read_operands((start, stop), formats.promote, formats.weak)[1]
         result_form = (promoted if promoted in FLOATS else DEFAULT.real) if dtype is None else parse_dtype(dtype)
         a, b = (arguments.held(x, FLOAT64, "linspace", name) for x, name in ((start, "start"), (stop, "stop")))
         shape = arguments.broadcast_shapes("linspace", a.shape, b.shape)
@@ -664,7 +664,7 @@ def _default_format(*operands: Any) -> Format:
     """Return the default format of the result: complex, or promoted from the arguments if the default float is float64."""
     if not DEFAULT.wide:
         return FLOAT64 if _has_64_bit_array(*operands) else DEFAULT.real
-    promoted = common(operands, formats.promote, formats.weak)[1]
+    promoted = read_operands(operands, formats.promote, formats.weak)[1]
     return promoted if promoted in INEXACT else DEFAULT.real
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, like, wrap
+from weft.array import Array, Scalar, wrap, wrap_like
 from weft.array.convert import is_argument
 from weft.devices.names import named, usable
 from weft.dtypes.api import ALL, COMPLEX, int64, isdtype, result_type
@@ -70,11 +70,11 @@ def astype(
     if rounding != "nearest":
         from weft.functions.random.state import rounded
 
-        return like(x, rounded(node(x, "astype"), form, rounding, key))
+        return wrap_like(x, rounded(node(x, "astype"), form, rounding, key))
     if not isinstance(x, Array) or x.weak:
-        return like(x, held(x, form, "astype", "x"))
+        return wrap_like(x, held(x, form, "astype", "x"))
     value = x.node
-    return like(x, cast(value, form)) if copy or value.dtype != form else x
+    return wrap_like(x, cast(value, form)) if copy or value.dtype != form else x
 
 
 def copy(a: Any, order: Any = None, subok: bool = False) -> Array:
@@ -94,7 +94,7 @@ def copy(a: Any, order: Any = None, subok: bool = False) -> Array:
     [1.0, 1.0]
     """
     layout(order, "copy")
-    return like(a, node(a, "copy", "a"))
+    return wrap_like(a, node(a, "copy", "a"))
 
 
 def scalar_of(dtype: np.dtype, x: Any, imag: Any = None) -> Array:

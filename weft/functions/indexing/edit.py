@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import array_operands, common, numpy_node, operands
+from weft.array.convert import array_operands, numpy_node, promote_operands, read_operands
 from weft.array.indexing import broadcast_value, check_bounds, check_pending_indices
 from weft.dtypes.formats import BOOL, INT64, Format, holds, promote, same_kind, weak
 from weft.errors import DTypeError, ShapeError
@@ -277,7 +277,7 @@ def _casting_dtype(x: Any, dtype: Format) -> Format:
     floats counts as ``dtype`` if that is at least as wide as the default.
     """
     kind = type(x)
-    (operand,), form = common((x,), promote, weak)
+    (operand,), form = read_operands((x,), promote, weak)
     if kind in (int, float, complex):
         return dtype if same_kind(form, dtype) or (kind is int and dtype.kind == "unsigned") else form
     return dtype if type(operand) is np.ndarray and holds(dtype, form) else form
@@ -425,7 +425,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
     for k, c in enumerate(conditions):
         if node(c, "select", f"condlist[{k}]").dtype != BOOL:
             raise DTypeError(f"select: condlist[{k}] must hold bools, but has dtype {node(c, 'select').dtype}")
-    *values, last = operands(*choices, default)
+    *values, last = promote_operands(*choices, default)
     result = wrap(last)
     for condition, value in zip(reversed(conditions), reversed(values), strict=True):
         result = where(condition, wrap(value), result)
@@ -508,7 +508,7 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     [10, 2, 30]
     """
     index = arguments.integer_node(a, "choose", "a", bools=True)
-    values = operands(*list(choices)) if len(choices) else ()
+    values = promote_operands(*list(choices)) if len(choices) else ()
     if not values:
         raise ShapeError("choose: choices is empty; give at least one array")
     if not isinstance(a, Array) and mode == "raise" and np.less(np.asarray(a), 0).any():

@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array, ndarray, wrap
 from weft.array.convert import numpy_node
 from weft.array.indexing import check_bounds, check_pending_indices
-from weft.array.operations import truth
+from weft.array.operations import is_nonzero
 from weft.dtypes.formats import BOOL, DEFAULT, INT64
 from weft.dtypes.parse import check_like, layout, parse_dtype, to_tuple
 from weft.errors import DTypeError, ShapeError, short
@@ -292,7 +292,7 @@ def nonzero(a: Any) -> tuple[Array, ...]:
     value = node(a, "nonzero", "a")
     if not value.shape:
         raise ShapeError("nonzero: a has no dimensions; reshape it to (1,) first")
-    return tuple(wrap(numpy_node(i)) for i in np.nonzero(wrap(truth(value)).numpy()))
+    return tuple(wrap(numpy_node(i)) for i in np.nonzero(wrap(is_nonzero(value)).numpy()))
 
 
 def argwhere(a: Any) -> Array:
@@ -310,7 +310,7 @@ def argwhere(a: Any) -> Array:
     >>> wf.argwhere(wf.array([[0, 5], [7, 0]])).tolist()
     [[0, 1], [1, 0]]
     """
-    return wrap(numpy_node(np.argwhere(wrap(truth(node(a, "argwhere", "a"))).numpy())))
+    return wrap(numpy_node(np.argwhere(wrap(is_nonzero(node(a, "argwhere", "a"))).numpy())))
 
 
 def flatnonzero(a: Any) -> Array:
@@ -323,7 +323,7 @@ def flatnonzero(a: Any) -> Array:
     >>> wf.flatnonzero(wf.array([[0, 5], [7, 0]])).tolist()
     [1, 2]
     """
-    return wrap(numpy_node(np.flatnonzero(wrap(truth(node(a, "flatnonzero", "a"))).numpy())))
+    return wrap(numpy_node(np.flatnonzero(wrap(is_nonzero(node(a, "flatnonzero", "a"))).numpy())))
 
 
 def extract(condition: Any, arr: Any) -> Array:
@@ -342,7 +342,7 @@ def extract(condition: Any, arr: Any) -> Array:
     >>> wf.extract(arr > 2, arr).tolist()
     [5, 7]
     """
-    mask = wrap(truth(node(condition, "extract", "condition"))).numpy()
+    mask = wrap(is_nonzero(node(condition, "extract", "condition"))).numpy()
     return take(arr, np.flatnonzero(mask))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from weft.array import Array, Scalar, own, wrap
 from weft.array.convert import exact_operands, number_node
 from weft.array.numpy_methods import Flat as flatiter
-from weft.array.views import shown, unused_memory
+from weft.array.views import unused_memory, view_memory
 from weft.dtypes.api import result_type
 from weft.dtypes.formats import COMPLEX, DEFAULT, FLOATS
 from weft.dtypes.parse import check_like, layout, parse_dtype, to_tuple
@@ -166,7 +166,7 @@ def _overlap_candidates(a: Any, b: Any) -> list[tuple[Any, Any]]:
 
 def _view_of_memory(memory: np.ndarray, x: Array) -> np.ndarray:
     """Return the view of its cell's memory that an Array is; all of the memory if NumPy would have copied the view."""
-    view = memory if x.cell is x else shown(memory, x._path)
+    view = memory if x.cell is x else view_memory(memory, x._path)
     return memory if view is None else view
 
 
@@ -213,7 +213,7 @@ def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     result = asarray(a, dtype)
     if not result.ndim:
         return own(result.node).reshape(1)
-    return result if result._in_order() else own(result.node)
+    return result if result._is_contiguous() else own(result.node)
 
 
 @unbound

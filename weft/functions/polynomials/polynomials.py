@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, wrap
-from weft.array.convert import array_operands, exact_operands, operands
+from weft.array.convert import array_operands, exact_operands, promote_operands
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, FLOAT64, FROM_NUMPY, INT64, complex_format, promote
 from weft.errors import ShapeError, name_numpy_errors
@@ -293,7 +293,7 @@ def polyval(p: Any, x: Any) -> Any:
     p, x = map(wrap, exact_operands(p, x))
     if not _coefficients("polyval", p).size:
         return wrap(op("multiply", node(x, "polyval"), number(0, node(x, "polyval").dtype)))
-    line, at = operands(wrap(_coefficients("polyval", p)), wrap(node(x, "polyval")))
+    line, at = promote_operands(wrap(_coefficients("polyval", p)), wrap(node(x, "polyval")))
     result = op("multiply", at, number(0, at.dtype))
     for k in range(line.size):
         result = op("add", op("multiply", result, at), reshaped(sliced(line, 0, k, k + 1), ()))
@@ -303,7 +303,7 @@ def polyval(p: Any, x: Any) -> Any:
 def _pad_to_equal_length(function: str, a: Any, b: Any) -> tuple[Node, Node]:
     """Return two polynomials of equal length, with zeros in front of the shorter one."""
     a, b = exact_operands(a, b)
-    x, y = operands(wrap(_coefficients(function, a, "a1")), wrap(_coefficients(function, b, "a2")))
+    x, y = promote_operands(wrap(_coefficients(function, a, "a1")), wrap(_coefficients(function, b, "a2")))
     long_ = max(x.size, y.size)
     first, second = (op("pad", n, low=(long_ - n.size,), high=(0,), value=0) if n.size < long_ else n for n in (x, y))
     return first, second
@@ -387,7 +387,7 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     [[1.5, 1.75], [0.25]]
     """
     above, below = exact_operands(u, v)
-    over, under = operands(wrap(_coefficients("polydiv", above, "u")), wrap(_coefficients("polydiv", below, "v")))
+    over, under = promote_operands(wrap(_coefficients("polydiv", above, "u")), wrap(_coefficients("polydiv", below, "v")))
     dtype = floating(over).dtype
     results = np.polydiv(*(_wide(wrap(n).numpy()) for n in (over, under)))
     quotient, rest = (_wrap_like(arguments.from_numpy(x, dtype), u, v) for x in results)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import number_node, operands
+from weft.array.convert import number_node, promote_operands
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, Format
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import look
@@ -267,7 +267,7 @@ def integers(
         if (word := None if shape else state.draw_int(key, "integers")) is not None:
             return wrap(state.integer(first + (word * width >> 64), form))
         return wrap(state.scale_to_range(state.wide(state.open_words(key, "integers"), shape), width, first, form))
-    start, stop = (cast(n, INT64) for n in operands(low, high))
+    start, stop = (cast(n, INT64) for n in promote_operands(low, high))
     span = op("subtract", stop, start)
     if endpoint:
         span = op("add", span, number(1, INT64))

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, like, ndarray, own, wrap
-from weft.array.convert import array_operands, exact_operands, leaves, number_node, numpy_node
+from weft.array import Array, ndarray, own, wrap, wrap_like
+from weft.array.convert import array_operands, exact_operands, iterate_items, number_node, numpy_node
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import INT64
 from weft.dtypes.parse import parse_dtype, to_tuple
@@ -120,7 +120,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     out = value.reshape(shape, order=order)
     if copy is False and isinstance(a, Array) and out.cell is not a.cell:
         raise ValueError(f"reshape: shape {value.shape} cannot be viewed as {out.shape} without a copy; leave out copy=False")
-    return like(out, out.node) if copy else out
+    return wrap_like(out, out.node) if copy else out
 
 
 def ravel(a: Any, order: str = "C") -> Array:
@@ -138,9 +138,9 @@ def ravel(a: Any, order: str = "C") -> Array:
     [1, 2, 3, 4]
     """
     value = _array(a, "ravel")
-    reordered = value._turned(order, "ravel", "CFAK") if order != "C" else None
+    reordered = value._transpose_to_order(order, "ravel", "CFAK") if order != "C" else None
     value = value if reordered is None else reordered
-    return value.reshape((value.size,)) if value._in_order() else value.flatten()
+    return value.reshape((value.size,)) if value._is_contiguous() else value.flatten()
 
 
 def expand_dims(a: Any, axis: Any) -> Array:
@@ -796,7 +796,7 @@ def block(arrays: Any) -> Array:
     [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
     depth = _depth(arrays)
-    blocks = exact_operands(*(leaves(arrays) if isinstance(arrays, list) else (arrays,)))
+    blocks = exact_operands(*(iterate_items(arrays) if isinstance(arrays, list) else (arrays,)))
     ndim = max([depth, *(len(n.shape) for n in blocks)])
     left = iter(blocks)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import exact_operands, operands
+from weft.array.convert import exact_operands, promote_operands
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, INEXACT, promote
 from weft.dtypes.parse import parse_dtype
 from weft.errors import ShapeError
@@ -78,7 +78,7 @@ def cov(
     rows = _as_rows("cov", m, "m", rowvar)
     if y is not None:
         more_rows = _as_rows("cov", y, "y", rowvar)
-        rows, more_rows = operands(wrap(rows), wrap(more_rows))
+        rows, more_rows = promote_operands(wrap(rows), wrap(more_rows))
         if rows.shape[1] != more_rows.shape[1]:
             raise ShapeError(f"cov: m has {rows.shape[1]} observations and y {more_rows.shape[1]}")
         rows = op("concat", rows, more_rows, axis=0)

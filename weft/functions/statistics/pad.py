@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, own, wrap
-from weft.array.convert import number_node, numpy_node, stored, warn_of_overflow
+from weft.array.convert import convert_checked, number_node, numpy_node, warn_of_overflow
 from weft.dtypes.formats import BOOL, FLOAT64, INEXACT, INT64, INTEGERS
 from weft.errors import ShapeError
 from weft.functions.reductions.folds import mean
@@ -234,7 +234,7 @@ def _statistic(value: Node, axis: int, width: int, mode: str, length: Any, first
 def _pad_constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
     if value.dtype.kind == "signed" and fill is not None:
         known = CONTEXT.trace is None and isinstance(fill, Array) and not fill.shape
-        stored(fill[()] if known else fill, value.dtype)  # raises if the value does not fit, as element assignment does
+        convert_checked(fill[()] if known else fill, value.dtype)  # raises if the value does not fit, as element assignment does
     low, high = (tuple(w[side] for w in widths) for side in (0, 1))
     if arguments.is_number(fill) or isinstance(fill, np.generic):
         warn_of_overflow(fill, value.dtype)

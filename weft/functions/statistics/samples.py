@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import array_operands, common, exact_operands, numpy_node, operands
+from weft.array.convert import array_operands, exact_operands, numpy_node, promote_operands, read_operands
 from weft.array.indexing import resolve_scalar_indices
-from weft.array.operations import no_complex
+from weft.array.operations import complex_error
 from weft.dtypes import formats
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, INT32, INT64, UINT32, UINT64, promote, weak
 from weft.dtypes.parse import to_tuple
@@ -285,7 +285,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         if arguments.check_real(period, "interp", "period") == 0:
             raise ValueError("interp: period must not be 0")
         x, xp = (_within_period(v, abs(float(period))) for v in (x, xp))
-    x_node, xp_node, fp_node = (floating(n) for n in operands(x, xp, fp))
+    x_node, xp_node, fp_node = (floating(n) for n in promote_operands(x, xp, fp))
     if DEFAULT.wide:  # NumPy computes in float64
         x_node, xp_node, fp_node = (cast(n, FLOAT64) for n in (x_node, xp_node, fp_node))
     if xp_node.shape != fp_node.shape or len(xp_node.shape) != 1:
@@ -386,7 +386,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
         raise AxisError(f"unwrap: axis={axis}, but the array has no axes")
     axis = arguments.axis_index(axis, len(value.shape), "unwrap")
     if value.dtype in COMPLEX:
-        raise no_complex("unwrap", value.dtype)
+        raise complex_error("unwrap", value.dtype)
     arguments.check_real(period, "unwrap", "period")
     is_integer = isinstance(period, int) and value.dtype not in FLOATS
     if not value.shape[axis]:
@@ -475,10 +475,10 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
     >>> wf.digitize(wf.array([0.5, 1.0, 9.0]), [0.0, 1.0, 2.0]).tolist()
     [1, 2, 3]
     """
-    if common((node(x, "digitize") if x is None else x,), promote, weak)[1] in COMPLEX:
+    if read_operands((node(x, "digitize") if x is None else x,), promote, weak)[1] in COMPLEX:
         raise DTypeError("digitize: x is complex, and has no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
     # float lists stay float64
-    promoted = common((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
+    promoted = read_operands((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
     edges = promoted if isinstance(promoted, np.ndarray) else arguments.looked(bins, "digitize", "bins")
     if edges.ndim != 1:
         raise ShapeError(f"digitize: bins have shape {edges.shape}; a vector is needed")
@@ -536,7 +536,7 @@ def _find_edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> 
 
 def _read_edges(function: str, a: Node, bins: Any) -> np.ndarray:
     """Return edges that the user gave. Arrays keep their dtype; lists of floats are float64 beside float64, as in operators."""
-    promoted = common((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
+    promoted = read_operands((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
     if isinstance(promoted, np.ndarray) and promoted.dtype == np.float64:
         return promoted.astype(FLOAT64.numpy if a.dtype in (FLOAT64, UINT64) else DEFAULT.real.numpy)
     return arguments.looked(bins, function, "bins")

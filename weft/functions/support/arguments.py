@@ -14,7 +14,16 @@ import numpy as np
 from weft import errors
 from weft.array import Array, convert, ndarray, own, wrap
 from weft.array.convert import NUMBERS as PYTHON_NUMBERS
-from weft.array.convert import as_node, assigned, cast, common, convert_operand, numpy_node, operands, refuse_subclass
+from weft.array.convert import (
+    as_node,
+    assigned,
+    cast,
+    convert_operand,
+    numpy_node,
+    promote_operands,
+    read_operands,
+    refuse_subclass,
+)
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, INT32, INT64, INTEGERS, Format
@@ -543,7 +552,7 @@ def lossless_operands(x: Any, y: Any) -> tuple[Any, Any]:
     matches an array that stores it as float32; they become float64 if the default dtype would turn a number into an infinity
     or a zero, or change an integer.
     """
-    (a, b), dtype = common((x, y), formats.compared, formats.weak_compared)
+    (a, b), dtype = read_operands((x, y), formats.compared, formats.weak_compared)
     return _keep_value(a, dtype), _keep_value(b, dtype)
 
 
@@ -592,7 +601,7 @@ def call_gufunc(
     ``axis``."""
     layout(order, function)
     if dtype is None:
-        a, b = (convert.array_operands if function == "vecdot" else operands)(x1, x2)
+        a, b = (convert.array_operands if function == "vecdot" else promote_operands)(x1, x2)
     else:
         named_operands = (("x1", x1), ("x2", x2))
         a, b = (cast_by(casting, node(x, function, name), parse_dtype(dtype), function, name) for name, x in named_operands)
