@@ -19,7 +19,7 @@ from weft.eager.apply import bind
 from weft.eager.materialise import look, one
 from weft.eager.peek import memory_of
 from weft.eager.policy import is_enabled
-from weft.errors import DTypeError, ShapeError, find_argument, short, told, warn
+from weft.errors import DTypeError, ShapeError, find_argument, name_argument, short, warn
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, SCALAR, TABLE, constant, input_leaf, scalar_leaf
 from weft.runtime import execute
@@ -131,7 +131,8 @@ def number_node(value: Any, dtype: Format) -> Node:
 def out_of_range_error(original: Any, value: float | int, dtype: Format) -> OverflowError:
     """Return the error for a number out of an integer's range; ``original`` is the value as the user wrote it."""
     kind = "integer" if isinstance(value, int) else "float"
-    return OverflowError(f"{told(original)}the Python {kind} {value} is out of bounds for {dtype.name}; cast the array first")
+    prefix = name_argument(original)
+    return OverflowError(f"{prefix}the Python {kind} {value} is out of bounds for {dtype.name}; cast the array first")
 
 
 def _complex_node(value: complex, dtype: Format) -> Node:
@@ -140,7 +141,8 @@ def _complex_node(value: complex, dtype: Format) -> Node:
         return constant(value != 0, dtype)
     if dtype not in COMPLEX:
         raise DTypeError(
-            f"{told(value)}the complex number {value!r} cannot be held by {dtype}: take its .real, or cast the array first"
+            f"{name_argument(value)}the complex number {value!r} cannot be held by {dtype}: take its .real, or cast the array "
+            "first"
         )
     if CONTEXT.trace is not None:
         return constant(value, dtype)
@@ -229,7 +231,7 @@ def as_node(x: Any, like: Format | None = None) -> Node:
     message = f"an array of {short(x)} (a {kind.__name__}); give an array, a number or a list of numbers"
     if hasattr(kind, "__iter__") and not isinstance(x, str | bytes | dict):
         message += ", such as list(...)"
-    raise DTypeError(f"{told(x)}cannot make {message}")
+    raise DTypeError(f"{name_argument(x)}cannot make {message}")
 
 
 def is_stripped(kind: type) -> bool:
@@ -244,12 +246,12 @@ def refuse_subclass(x: Any) -> None:
         return
     if hasattr(kind, "filled"):
         raise DTypeError(
-            f"{told(x)}a masked array ({kind.__name__}) would lose its mask: give x.filled(value), or x.data and the mask apart, "
-            "as in wf.where(mask, 0, data)"
+            f"{name_argument(x)}a masked array ({kind.__name__}) would lose its mask: give x.filled(value), or x.data and the "
+            "mask apart, as in wf.where(mask, 0, data)"
         )
     raise DTypeError(
-        f"{told(x)}an array of the class {kind.__name__} would lose what its class adds to numpy.ndarray, such as units or "
-        "another meaning of *: give numpy.asarray(x) if its plain numbers are meant"
+        f"{name_argument(x)}an array of the class {kind.__name__} would lose what its class adds to numpy.ndarray, such as units "
+        "or another meaning of *: give numpy.asarray(x) if its plain numbers are meant"
     )
 
 
@@ -281,9 +283,9 @@ def read_foreign(x: Any) -> Any:
         except TypeError:  # PyTorch raises it for a dtype that NumPy lacks
             if not hasattr(x, "__dlpack__"):
                 raise
-    from weft.interop.dlpack import taken
+    from weft.interop.dlpack import import_array
 
-    return taken(x)
+    return import_array(x)
 
 
 def numpy_node(array: np.ndarray) -> Node:
@@ -292,8 +294,8 @@ def numpy_node(array: np.ndarray) -> Node:
         dtype = FROM_NUMPY.get(array.dtype) or parse_any_byte_order(array.dtype)
     except DTypeError:
         raise DTypeError(
-            f"{told(array)}an array of dtype {array.dtype} cannot be held: weft has bool, integers, floats of 8 to 64 bits, "
-            "complex64 and complex128"
+            f"{name_argument(array)}an array of dtype {array.dtype} cannot be held: weft has bool, integers, floats of 8 to 64 "
+            "bits, complex64 and complex128"
         ) from None
     return input_leaf(array.shape, dtype, execute.to_buffer(np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)))
 
@@ -311,7 +313,8 @@ def list_to_numpy(x: Any, original: Any) -> np.ndarray:
     try:
         return np.asarray(x)
     except ValueError:
-        raise ShapeError(f"{told(original)}cannot make an array of {short(x)}: its rows have different lengths") from None
+        prefix = name_argument(original)
+        raise ShapeError(f"{prefix}cannot make an array of {short(x)}: its rows have different lengths") from None
 
 
 def _read_list(x: Any) -> Any:
@@ -437,7 +440,7 @@ def _stack_rows(x: Any, nodes: Iterator[Node], dtype: Format) -> Node:
     shapes = {n.shape for n in parts}
     if len(shapes) != 1:
         listing = sorted(shapes)
-        raise ShapeError(f"{told(x)}cannot make an array of a list whose items have different shapes: {listing}")
+        raise ShapeError(f"{name_argument(x)}cannot make an array of a list whose items have different shapes: {listing}")
     (shape,) = shapes
     rows = [bind(TABLE["reshape"], n, shape=(1, *shape)) for n in parts]
     return rows[0] if len(rows) == 1 else bind(TABLE["concat"], *rows, axis=0)
@@ -676,7 +679,7 @@ def _parse_text(value: str | bytes | None, dtype: Format) -> Node:
     except (ValueError, TypeError, OverflowError) as error:
         kind = next(k for k in (ValueError, TypeError, OverflowError) if isinstance(error, k))
         why = "None becomes NaN, which only floats have" if value is None else "the text is not a number of this dtype"
-        raise kind(f"{told(value)}{value!r} cannot be held by {dtype.name}: {why}") from None
+        raise kind(f"{name_argument(value)}{value!r} cannot be held by {dtype.name}: {why}") from None
 
 
 def _to_integer(original: Any, value: float, dtype: Format) -> int:
@@ -685,8 +688,8 @@ def _to_integer(original: Any, value: float, dtype: Format) -> int:
         number = int(value)
     except (ValueError, OverflowError) as error:
         raise type(error)(
-            f"{told(original)}{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a float dtype, "
-            "as with .astype('float32')"
+            f"{name_argument(original)}{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a "
+            "float dtype, as with .astype('float32')"
         ) from None
     if not dtype.least <= number <= dtype.greatest:
         shown = number if INT64.least <= number <= UINT64.greatest else value

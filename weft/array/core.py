@@ -26,7 +26,7 @@ from weft.array.views import IMAG, REAL, ZERO_IMAG, ViewPath, compose_views, fol
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.dtypes.scalar_types import CLASSES
 from weft.eager import materialise
-from weft.eager.apply import bind, computed
+from weft.eager.apply import bind, compute_if_small
 from weft.eager.materialise import add_pending
 from weft.eager.native import NATIVE_ELEMENTS, introduce, start
 from weft.eager.peek import memory_of
@@ -129,7 +129,7 @@ def wrap(node: Node, trace: Any = _CURRENT_TRACE, kind: type[Array] | None = Non
     if trace is not None:
         node.holder = ref = _ref(out)
         trace.made.append(ref)
-    elif node.value is None and not computed(node):
+    elif node.value is None and not compute_if_small(node):
         node.holder = ref = _ref(out)
         add_pending(ref, node)
     return out
@@ -208,11 +208,11 @@ class Array(NumpyMethods):
         """Replace the content by one of the same shape and dtype; a view writes through."""
         if (base := self._base) is None:
             if WRITE_LOGS:
-                materialise.noted(self)
+                materialise.log_write(self)
             if node.value is None and NODES_THAT_MAY_RAISE:
                 materialise.proven((node,))
             write(self, node)
-            if node.value is None and not (CONTEXT.trace is None and computed(node)):
+            if node.value is None and not (CONTEXT.trace is None and compute_if_small(node)):
                 node.holder = ref = _ref(self)
                 if CONTEXT.trace is None:
                     add_pending(ref, node)

@@ -25,7 +25,7 @@ from weft.eager.materialise import look, materialise, one
 from weft.eager.native import NATIVE_ELEMENTS
 from weft.eager.policy import can_run_now
 from weft.eager.tiers import content
-from weft.errors import ShapeError, index_error, name_called_function, told
+from weft.errors import ShapeError, index_error, name_argument, name_called_function
 from weft.graph.node import Node, Shape, topological_order
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
@@ -534,7 +534,7 @@ def check_bounds(
         least = -size if from_end else 0
         bad = positions[positions >= size] if unsigned else positions[(positions < least) | (positions >= size)]
         if bad.size:
-            raise index_error(int(bad.flat[0]), axis, size, function=told(given).partition(":")[0] or function)
+            raise index_error(int(bad.flat[0]), axis, size, function=name_argument(given).partition(":")[0] or function)
         return index
     if size == 0:
         return cast(index, INT64)
@@ -612,7 +612,7 @@ def castless_value(value: Any, dtype: Format) -> Any:
 def _compute_content(node: Node) -> np.ndarray | None:
     """Return the content of a node, which is computed if it is small work; None if it stays pending, or is large."""
     if node.value is None and node.op is not CONSTANT:
-        apply.computed(node)
+        apply.compute_if_small(node)
     return content(node) if can_run_now(node.nbytes, node) else None
 
 
@@ -694,7 +694,7 @@ def _numpy_key(index: Any, compute_masks: bool) -> tuple | None:
 
 
 def _has_value(node: Node, compute_masks: bool) -> bool:
-    if node.value is None and not apply.computed(node) and compute_masks and node.dtype is BOOL:
+    if node.value is None and not apply.compute_if_small(node) and compute_masks and node.dtype is BOOL:
         materialise((node,))
     return node.value is not None and node.op is not SCALAR
 

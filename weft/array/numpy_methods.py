@@ -17,7 +17,7 @@ from weft.array.methods import Methods
 from weft.array.views import ViewPath, permute_step, reshape_step, reshape_strides, row_major, view_step, view_strides
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.names import NAMES as DEVICE_NAMES
-from weft.devices.names import named
+from weft.devices.names import canonical_name
 from weft.dtypes.formats import COMPLEX, DEFAULT, EVERY, INTEGERS, converted
 from weft.dtypes.parse import layout, parse_dtype, read_integers
 from weft.dtypes.parse import stored as stored_dtype
@@ -199,7 +199,7 @@ def _is_device(target: Any) -> bool:
 
 def _device_name(function: str, device: Any) -> str:
     try:
-        return named(str(device).replace("cuda", "gpu", 1) if _is_device(device) else device)
+        return canonical_name(str(device).replace("cuda", "gpu", 1) if _is_device(device) else device)
     except ValueError as error:
         raise ValueError(f"{function}: {error}") from None
 
@@ -383,7 +383,7 @@ class NumpyMethods(Methods, Cell):
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        from weft.interop.dlpack import exported
+        from weft.interop.dlpack import export_array
 
         if DEVICE_OF_BUFFER_TYPE:
             from weft.interop.cuda_exchange import capsule
@@ -394,7 +394,7 @@ class NumpyMethods(Methods, Cell):
         if stream is not None:
             raise RuntimeError(f"__dlpack__: the CPU has no streams, so stream must be None, not {stream!r}")
         options = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
-        return exported(self.numpy(), {name: value for name, value in options.items() if value is not None})
+        return export_array(self.numpy(), {name: value for name, value in options.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if not DEVICE_OF_BUFFER_TYPE:

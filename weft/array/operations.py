@@ -21,7 +21,7 @@ from weft.eager.materialise import look
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.rules import broadcast
-from weft.graph.primitives.settings import asked
+from weft.graph.primitives.settings import current_precision
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.runtime.traced_int import TracedInt, fits, is_int
 
@@ -62,7 +62,7 @@ def contract_axes(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int]
         a, b = cast(a, formats.INT32), cast(b, formats.INT32)
     batch_axes = tuple(batch)
     contract = tuple(a_axes), tuple(b_axes)
-    out = bind(TABLE["dot_general"], a, b, contract=contract, batch=(batch_axes, batch_axes), **asked(a.dtype))
+    out = bind(TABLE["dot_general"], a, b, contract=contract, batch=(batch_axes, batch_axes), **current_precision(a.dtype))
     return cast(out, BOOL) if is_bool else out
 
 

@@ -14,7 +14,7 @@ from weft.functions.shape.axes import flip, permute_dims
 from weft.functions.statistics.pad import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.settings import asked
+from weft.graph.primitives.settings import current_precision
 from weft.nn.module import Module, derive_variants, describe_variants, uniform_parameter
 from weft.nn.size_arguments import check_can_infer, each, extents, images, whole
 from weft.process.docstrings import complete_docs
@@ -64,7 +64,7 @@ def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: i
 
 def _bind(name: str, x: Node, w: Node, **params: Any) -> Node:
     try:
-        return bind(TABLE["conv_general"], x, w, **params, **asked(x.dtype))
+        return bind(TABLE["conv_general"], x, w, **params, **current_precision(x.dtype))
     except (ShapeError, DTypeError) as error:
         raise renamed(error, name) from None
 

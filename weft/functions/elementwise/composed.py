@@ -176,7 +176,7 @@ def _tolerance_node(tolerance: Any, argument: str, dtype: formats.Format) -> Nod
     is_list = isinstance(tolerance, list | tuple)
     if not is_list and type(arguments.check_real(tolerance, "isclose", argument)) in arguments.NUMBERS:
         return number(tolerance, dtype)
-    return arguments.held(tolerance, dtype, "isclose", argument)
+    return arguments.convert_for_write(tolerance, dtype, "isclose", argument)
 
 
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
@@ -327,7 +327,7 @@ def real_if_close(a: Any, tol: float = 100) -> Array:
     value = asarray(a)
     if value.node.dtype not in COMPLEX:
         return value
-    elements = arguments.looked(value, "real_if_close", "a")
+    elements = arguments.read_now(value, "real_if_close", "a")
     bound = tol * np.finfo(elements.real.dtype).eps if tol > 1 else tol
     return wrap(op("real", value.node)) if bool((np.abs(elements.imag) < bound).all()) else value
 

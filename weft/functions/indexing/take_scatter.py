@@ -57,7 +57,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
     value, index = node(a, "take", "a"), arguments.integer_node(indices, "take", bools=True)
     value, axis = arguments.flat_axis(value, axis, "take", numbers=True)
     index = check_bounds("take", indices, index, value.shape[axis], axis, mode)
-    return finish(arguments.gathered(value, index, axis), out, "take")
+    return finish(arguments.take_slices(value, index, axis), out, "take")
 
 
 def _full_indices(
@@ -146,7 +146,7 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: int | None = -1,
     if not isinstance(arr, Array):
         raise DTypeError(f"put_along_axis: arr must be a weft Array, not {type(arr).__name__}: it is written to")
     value, places, shape = _full_indices("put_along_axis", arr.node, indices, axis, mode)
-    updates = broadcast(arguments.held(values, value.dtype, "put_along_axis", "values"), shape)
+    updates = broadcast(arguments.convert_for_write(values, value.dtype, "put_along_axis", "values"), shape)
     check_pending_indices(places)
     result = op("scatter", value, updates, *places, axes=tuple(range(len(shape))), mode="set")
     arr[...] = wrap(reshaped(result, arr.shape))
@@ -206,7 +206,7 @@ def _scatter(function: str, how: str, x: Any, indices: Any, updates: Any, axes: 
     where = _axes(value, places, axes, function)
     lead = arguments.broadcast_shapes(function, *(p.shape for p in places))
     shape = lead + tuple(n for a, n in enumerate(value.shape) if a not in where)
-    values = arguments.held(updates, value.dtype, function, "updates")
+    values = arguments.convert_for_write(updates, value.dtype, function, "updates")
     if arguments.broadcast_shapes(function, values.shape, shape) != shape:
         raise ShapeError(f"{function}: updates have shape {values.shape}, but the indexed slices have shape {shape}")
     places = _bounded(function, value, index_arrays, places, where, mode)
@@ -563,7 +563,7 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Arr
     if not callable(mask_func):
         raise DTypeError(f"mask_indices: mask_func must be a function of an array and k, not {short(mask_func)}")
     ones = arguments.from_numpy(np.ones((extent, extent), np.int64))
-    first, second = np.nonzero(arguments.looked(mask_func(ones, k), "mask_indices"))
+    first, second = np.nonzero(arguments.read_now(mask_func(ones, k), "mask_indices"))
     return arguments.from_numpy(first), arguments.from_numpy(second)
 
 
@@ -683,7 +683,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     [2, 3]
     """
     extents, steps = _extents_and_strides("ravel_multi_index", dims, order)
-    index_arrays = tuple(arguments.several(multi_index, "ravel_multi_index", "multi_index"))
+    index_arrays = tuple(arguments.as_list(multi_index, "ravel_multi_index", "multi_index"))
     if len(index_arrays) != len(extents):
         raise ShapeError(f"ravel_multi_index: {len(index_arrays)} index arrays are given for {len(extents)} dimensions")
     modes = mode if isinstance(mode, tuple) else (mode,) * len(extents)

@@ -274,7 +274,7 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
     >>> wf.linalg.multi_dot([wf.ones((2, 9)), wf.ones((9, 1)), wf.ones((1, 3))]).tolist()
     [[9.0, 9.0, 9.0], [9.0, 9.0, 9.0]]
     """
-    operand_list = arguments.several(arrays, "multi_dot", "arrays")
+    operand_list = arguments.as_list(arrays, "multi_dot", "arrays")
     nodes = list(promote_operands(*operand_list)) if len(operand_list) > 1 else []
     if not nodes:
         raise ValueError("multi_dot: at least two arrays are needed")

@@ -20,7 +20,7 @@ from weft.functions.elementwise.ufuncs import describe
 from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, finish, node, number, op, permuted, reshaped, try_numpy, unbound, whole
-from weft.graph.primitives.settings import asked
+from weft.graph.primitives.settings import current_precision
 from weft.process.docstrings import complete_module
 
 
@@ -243,7 +243,7 @@ def _multiply_pair(a: tuple[Node, str], b: tuple[Node, str], needed: set[str]) -
     labels = "".join((*batch, *x_free, *y_free))
     if contract:
         axes = [tuple(tuple(s.index(c) for c in group) for s in (x_labels, y_labels)) for group in (contract, batch)]
-        return op("dot_general", x, y, contract=axes[0], batch=axes[1], **asked(x.dtype)), labels
+        return op("dot_general", x, y, contract=axes[0], batch=axes[1], **current_precision(x.dtype)), labels
     x = permuted(x, tuple(x_labels.index(c) for c in (*batch, *x_free)))
     y = permuted(y, tuple(y_labels.index(c) for c in (*batch, *y_free)))
     x = reshaped(x, (*x.shape, *(1 for _ in y_free)))
@@ -578,7 +578,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
             raise ShapeError(f"tensordot: axes={axes}, but a has {len(a.shape)} dimensions and b {len(b.shape)}")
         pair = tuple(range(len(a.shape) - axes, len(a.shape))), tuple(range(axes))
     else:
-        lists = [to_tuple(g) for g in arguments.several(axes, "tensordot", "axes")]
+        lists = [to_tuple(g) for g in arguments.as_list(axes, "tensordot", "axes")]
         if len(lists) != 2 or len(lists[0]) != len(lists[1]):
             raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of a as of b")
         for g, n, name in zip(lists, (a, b), ("axes of a", "axes of b"), strict=True):

@@ -24,7 +24,7 @@ from weft.functions.elementwise.ufuncs import isfinite
 from weft.functions.reductions.folds import all
 from weft.functions.shape.axes import broadcast_to, concat, moveaxis, stack
 from weft.functions.support import arguments
-from weft.functions.support.arguments import arrays, axis_index, broadcast_shapes, looked, node, op, shape_tuple, unbound, whole
+from weft.functions.support.arguments import arrays, axis_index, broadcast_shapes, node, op, read_now, shape_tuple, unbound, whole
 from weft.process.docstrings import complete_module
 from weft.runtime import execute
 
@@ -240,7 +240,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
     """
     layout(order, "asarray_chkfinite")
     result = asarray(a, dtype)
-    if result.node.dtype in (*FLOATS, *COMPLEX) and not looked(all(isfinite(result)), "asarray_chkfinite"):
+    if result.node.dtype in (*FLOATS, *COMPLEX) and not read_now(all(isfinite(result)), "asarray_chkfinite"):
         raise ValueError("asarray_chkfinite: a holds NaN or infinities")
     return result
 
@@ -281,7 +281,7 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
     [1, 2]
     """
     check_like(like, "require")
-    words = [requirements] if isinstance(requirements, str) else arguments.several(requirements or (), "require", "requirements")
+    words = [requirements] if isinstance(requirements, str) else arguments.as_list(requirements or (), "require", "requirements")
     letters = [str(r).upper()[:1] for r in words]
     if "F" in letters:
         raise ValueError("require: weft's arrays are stored in row-major order; requirements must not contain 'F'")
@@ -687,7 +687,7 @@ class vectorize:  # noqa: N801  NumPy's name
         if self._dimensions is not None:
             return self._call_by_signature(*self._dimensions, args, kwargs)
         operands: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
-        contents = {k: looked(v, "vectorize", str(k)) for k, v in operands.items() if k not in self.excluded}
+        contents = {k: read_now(v, "vectorize", str(k)) for k, v in operands.items() if k not in self.excluded}
         shape = broadcast_shapes("vectorize", *(v.shape for v in contents.values()))
         lines = {k: np.broadcast_to(v, shape).reshape(-1).tolist() for k, v in contents.items()}
         count = int(np.prod(shape))

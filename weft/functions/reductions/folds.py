@@ -66,7 +66,7 @@ def _fold(
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
     if is_plain and not (is_empty and value.dtype is BOOL):
         return finish(reduced(primitive, value, axes, keepdims), out, function)
-    initial_node = arguments.held(start, value.dtype, function, "initial")
+    initial_node = arguments.convert_for_write(start, value.dtype, function, "initial")
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
         neutral = initial_node if nothing is None else number(nothing, value.dtype)

@@ -220,7 +220,7 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     (3, 2, 4)
     """
     value = _array(a, "transpose")
-    return value.transpose() if axes is None else value.transpose(tuple(arguments.several(axes, "transpose", "axes")))
+    return value.transpose() if axes is None else value.transpose(tuple(arguments.as_list(axes, "transpose", "axes")))
 
 
 def permute_dims(a: Any, axes: Sequence[int]) -> Array:
@@ -234,7 +234,7 @@ def permute_dims(a: Any, axes: Sequence[int]) -> Array:
     >>> wf.permute_dims(wf.ones((2, 3)), (1, 0)).shape
     (3, 2)
     """
-    return transpose(a, arguments.several(axes, "permute_dims", "axes"))
+    return transpose(a, arguments.as_list(axes, "permute_dims", "axes"))
 
 
 def matrix_transpose(x: Any, /) -> Array:
@@ -393,7 +393,7 @@ def _rolled(value: Node, shift: Any, axis: int) -> Node:
         place = op("add", op("iota", shape=(extent,), dtype=INT64, axis=0), number_node(cut, INT64))
         beyond = op("greater_equal", place, arguments.number(extent, INT64))
         place = op("where", beyond, op("subtract", place, arguments.number(extent, INT64)), place)
-        return arguments.gathered(value, place, axis)
+        return arguments.take_slices(value, place, axis)
     if cut == 0:
         return value
     return op("concat", sliced(value, axis, cut, extent), sliced(value, axis, 0, cut), axis=axis)
@@ -418,7 +418,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
     [[2, 4], [1, 3]]
     """
     (value,) = arrays("rot90", m=m)
-    pair = arguments.several(axes, "rot90", "axes")
+    pair = arguments.as_list(axes, "rot90", "axes")
     if len(pair) != 2:
         raise ShapeError(f"rot90: axes={axes!r} must be two axes")
     first, second = (arguments.axis_index(a, value.ndim, "rot90", "axes") for a in pair)
@@ -728,9 +728,9 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
         counts = wrap(arguments.integer_node(repeats, "repeat", "repeats", bools=True)).numpy()
         if counts.shape != (extent,) or (counts < 0).any():
             raise ShapeError(f"repeat: repeats {counts.shape} must be {extent} numbers >= 0, one for each place of axis {axis}")
-        return wrap(arguments.gathered(value, numpy_node(np.repeat(np.arange(extent), counts)), axis))
+        return wrap(arguments.take_slices(value, numpy_node(np.repeat(np.arange(extent), counts)), axis))
     if not isinstance(repeats, int):
-        repeats = [x * 1 for x in arguments.looked(repeats, "repeat", "repeats").reshape(-1).tolist()]  # NumPy takes bools
+        repeats = [x * 1 for x in arguments.read_now(repeats, "repeat", "repeats").reshape(-1).tolist()]  # NumPy takes bools
     (count,) = arguments.shape_tuple(repeats, "repeat", "repeats")
     head, tail = value.shape[: axis + 1], value.shape[axis + 1 :]
     apart = broadcast(reshaped(value, (*head, 1, *tail)), (*head, count, *tail))

@@ -313,7 +313,7 @@ def _check_kth(function: str, a: Any, kth: Any, axis: int | None) -> tuple[Array
     value = node(a, function, "a")
     value, axis = arguments.flat_axis(value, axis, function, numbers=True)
     extent = value.shape[axis]
-    positions = arguments.looked(kth, function, "kth").reshape(-1)
+    positions = arguments.read_now(kth, function, "kth").reshape(-1)
     if positions.dtype.kind not in "iu":
         raise DTypeError(f"{function}: kth must be integers, not {short(kth)}")
     bad = positions[(positions < -extent) | (positions >= extent)]
@@ -384,7 +384,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     >>> wf.lexsort(([2, 1, 0], [5, 4, 5])).tolist()
     [1, 2, 0]
     """
-    rows = arguments.several(keys, "lexsort", "keys")
+    rows = arguments.as_list(keys, "lexsort", "keys")
     if not rows:
         raise ShapeError("lexsort: keys is empty; give at least one key")
     parts = [arguments.arrays("lexsort", **{f"keys[{k}]": row})[0] for k, row in enumerate(rows)]
@@ -404,7 +404,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
 def _read_operands(function: str, a: Any, b: Any) -> tuple[Any, Any]:
     """Return both arrays, flattened, with the precision in which they are compared."""
     x, y = (
-        arguments.looked(n, function, name).reshape(-1) for n, name in zip(lossless_operands(a, b), ("ar1", "ar2"), strict=True)
+        arguments.read_now(n, function, name).reshape(-1) for n, name in zip(lossless_operands(a, b), ("ar1", "ar2"), strict=True)
     )
     return x, y
 

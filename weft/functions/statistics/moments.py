@@ -33,7 +33,7 @@ def _as_rows(function: str, x: Any, argument: str, rowvar: bool) -> Node:
 
 
 def _read_weights(x: Any, argument: str, count: int, dtype: Any) -> Array:
-    weights = arguments.held(x, dtype, "cov", argument)
+    weights = arguments.convert_for_write(x, dtype, "cov", argument)
     if weights.shape != (count,):
         raise ShapeError(f"cov: {argument} has shape {weights.shape}; ({count},) is needed, one weight per observation")
     return wrap(weights)
@@ -187,7 +187,7 @@ def _extreme(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, initia
     fold, identity = (max, -np.inf) if function == "nanmax" else (min, np.inf)
     floats = value.node.dtype in INEXACT
     may_be_nan = initial is not None and floats and (not arguments.is_number(initial) or initial != initial)
-    initial_array = wrap(arguments.held(initial, value.node.dtype, function, "initial")) if may_be_nan else None
+    initial_array = wrap(arguments.convert_for_write(initial, value.node.dtype, function, "initial")) if may_be_nan else None
     start = initial if initial_array is None else _replace_nan(function, initial_array, identity)  # a NaN is skipped here as well
     extreme = fold(_replace_nan(function, value, identity), axis, keepdims=keepdims, initial=start, where=where)
     all_nan = _all_nan(value, axis, keepdims, where) if initial is None or may_be_nan else None

@@ -161,7 +161,7 @@ def create_on_device(function: str, device: Any, make: Callable[..., Any], *args
         return (result[0].to_device(name), *result[1:]) if isinstance(result, tuple) else result.to_device(name)
 
 
-def several(value: Any, function: str, argument: str) -> list[Any]:
+def as_list(value: Any, function: str, argument: str) -> list[Any]:
     """Return an argument that must be a sequence as a list."""
     try:
         return list(value)
@@ -360,7 +360,7 @@ def sliced(node: Node, axis: int, start: int, stop: int) -> Node:
     return op("slice", node, start=tuple(start if a == axis else 0 for a in range(ndim)), step=(1,) * ndim, shape=shape)
 
 
-def gathered(value: Node, places: Node, axis: int) -> Node:
+def take_slices(value: Node, places: Node, axis: int) -> Node:
     """Return the slices of ``value`` at ``places`` of an axis, which the axes of ``places`` replace."""
     slices, lead = op("gather", value, places, axes=(axis,)), len(places.shape)
     return permuted(slices, (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(slices.shape))))
@@ -485,15 +485,15 @@ def arrays(function: str, **operands: Any) -> tuple[Array, ...]:
     return tuple([x if isinstance(x, Array) else wrap(node(x, function, name)) for name, x in operands.items()])
 
 
-def looked(x: Any, function: str, argument: str = "x") -> Any:
+def read_now(x: Any, function: str, argument: str = "x") -> Any:
     """Return the content of an argument as a NumPy array, computed now; raise TraceError if it depends on a trace."""
     return wrap(node(x, function, argument)).numpy()
 
 
-def seen(x: Any, function: str, argument: str = "x") -> Any:
-    """Return the content like :func:`looked`, or None if it depends on a trace."""
+def read_if_known(x: Any, function: str, argument: str = "x") -> Any:
+    """Return the content like :func:`read_now`, or None if it depends on a trace."""
     try:
-        return looked(x, function, argument)
+        return read_now(x, function, argument)
     except TraceError:
         return None
 
@@ -508,7 +508,7 @@ def from_numpy(x: Any, like: Format | None = None) -> Array:
     return wrap(numpy_node(content))
 
 
-def held(x: Any, dtype: Format, function: str, argument: str) -> Node:
+def convert_for_write(x: Any, dtype: Format, function: str, argument: str) -> Node:
     """Return an argument converted to the dtype of the array into which it is written."""
     return assigned(node(x, function, argument) if x is None else x, dtype)
 
@@ -629,8 +629,8 @@ def call_gufunc(
 
 def _axes(function: str, axes: Any) -> list[tuple[int, ...]]:
     """Return the axes of the operands and of the result, each as a tuple."""
-    listed = map(resolve_scalar_indices, several(axes, function, "axes"))
-    axes_of_each = [(a,) if isinstance(a, int) else tuple(several(a, function, "axes")) for a in listed]
+    listed = map(resolve_scalar_indices, as_list(axes, function, "axes"))
+    axes_of_each = [(a,) if isinstance(a, int) else tuple(as_list(a, function, "axes")) for a in listed]
     want = DIMENSIONS[function]
     if len(axes_of_each) == 2 and not want[2]:
         axes_of_each.append(())
