@@ -157,7 +157,7 @@ def find_argument(value: Any) -> tuple[str, str]:
     return function, ""
 
 
-def told(value: Any) -> str:
+def name_argument(value: Any) -> str:
     """Return the beginning of a message about ``value``: "function: argument: ", as far as they are known."""
     function, argument = find_argument(value)
     return f"{function}: {argument}: " if argument else f"{function}: " if function else ""

@@ -18,7 +18,7 @@ from benchmarks.gpu.needed import missing_packages
 from benchmarks.gpu.pack import Pack
 from benchmarks.gpu.steps import NAMES, STEPS, Step, broken
 from benchmarks.gpu.tables import table
-from weft.devices.names import named, why_not
+from weft.devices.names import canonical_name, why_not
 from weft.errors import DeviceError
 from weft.process.run_lock import hold_run_lock
 
@@ -46,7 +46,7 @@ def gpu(arguments: argparse.Namespace) -> int:
     OSError
         The folder is not writable.
     """
-    device = named(arguments.device or "gpu")
+    device = canonical_name(arguments.device or "gpu")
     if device == "cpu":
         raise ValueError("bench gpu: --device is gpu, gpu:1 or gpu-sim; on the CPU there is `weft bench convnets`")
     missing = why_not(device)

@@ -17,10 +17,10 @@ from weft.devices.cuda import device as card_device
 
 if __name__ == "__main__":
     device, _ = made()
-    card_device.opened = lambda name, number: device  # type: ignore[assignment]
+    card_device.open_device = lambda name, number: device  # type: ignore[assignment]
     original = names.why_not
     for module in [m for m in list(sys.modules.values()) if getattr(m, "why_not", None) is original]:
-        module.why_not = lambda name: None if names.named(name) == "gpu" else original(name)  # type: ignore[attr-defined]
+        module.why_not = lambda name: None if names.canonical_name(name) == "gpu" else original(name)  # type: ignore[attr-defined]
     if named := os.environ.get("BENCH_ROWS"):
         module, _, function = named.partition(":")
         rows = getattr(importlib.import_module(module), function)

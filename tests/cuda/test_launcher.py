@@ -68,7 +68,7 @@ class standing:  # noqa: N801  used as a statement
         original = names.why_not
         self.patch.setattr(card_device, "opened", lambda name, number: self.devices[name])
         for module in [m for m in sys.modules.values() if getattr(m, "why_not", None) is original]:
-            self.patch.setattr(module, "why_not", lambda n: None if names.named(n) in self.devices else original(n))
+            self.patch.setattr(module, "why_not", lambda n: None if names.canonical_name(n) in self.devices else original(n))
         self._forget()
 
     def __exit__(self, *error: Any) -> None:
@@ -410,7 +410,7 @@ def test_what_is_missing_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch
     assert "cuda.bindings" not in sys.modules
     monkeypatch.setattr(names, "why_not", lambda name: None)
     with pytest.raises(DeviceError, match="device 'gpu': NVIDIA's driver refuses to work .*: see whether nvidia-smi works"):
-        card_device.opened("gpu", 0)
+        card_device.open_device("gpu", 0)
 
 
 def test_auto_does_without_a_card_that_does_not_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def test_what_cannot_be_read_is_said() -> None:
     for refused, error, said in (
         (lambda: wf.array("q", dtype=int), ValueError, r"^array: object: 'q' cannot be held by int64: the text is not a number"),
         (lambda: a.__setitem__(0, "7.5"), ValueError, "'7.5' cannot be held by int64: the text is not a number of this dtype"),
-        (lambda: a.__setitem__(0, None), TypeError, "None cannot be held by int64: only floats have a NaN for it"),
+        (lambda: a.__setitem__(0, None), TypeError, "None cannot be held by int64: None becomes NaN, which only floats have"),
         (lambda: wf.array("1.5"), TypeError, "cannot make an array of '1.5' (a str)"),  # without a dtype it is a text
         (lambda: wf.array(None), TypeError, "array: object is None"),
     ):

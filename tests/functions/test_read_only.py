@@ -103,7 +103,7 @@ def test_a_jitted_function_that_wrote_others_refuses_it() -> None:
 def test_flags_that_cannot_be_set() -> None:
     x = wf.zeros(3)
     for name in ("owndata", "c_contiguous", "fnc"):
-        with pytest.raises(AttributeError, match=f"flags: {name} says how the array lies"):
+        with pytest.raises(AttributeError, match=f"flags: {name} describes the memory layout"):
             setattr(x.flags, name, True)
     with pytest.raises(ValueError, match="uic=True cannot be set"):
         x.setflags(uic=True)
@@ -111,7 +111,7 @@ def test_flags_that_cannot_be_set() -> None:
         x.sum().setflags(write=True)
     with pytest.raises(KeyError, match="there is no 'warm'"):
         x.flags["warm"]
-    with pytest.raises(TraceError, match="inside of a traced function"):
+    with pytest.raises(TraceError, match="inside a traced function"):
         wf.jit(lambda a: a.setflags(write=False))(x)
     assert x.flags["C"] and x.flags["CONTIGUOUS"] and x.flags.aligned and not x.flags.fnc and "WRITEABLE : True" in repr(x.flags)
 

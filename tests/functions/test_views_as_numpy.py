@@ -193,7 +193,7 @@ def test_what_cannot_be_written_says_so() -> None:
                 write(a.imag)
     with pytest.raises(ValueError, match="view: an array without dimensions of float32 cannot be read as int8"):
         wf.array(1.0).view("int8")
-    with pytest.raises(ValueError, match="of another width, only where the last axis lies together"):
+    with pytest.raises(ValueError, match="of another width, only if the last axis is contiguous"):
         wf.ones((4, 4)).T.view("int8")
     with pytest.raises(ValueError, match="rows of 3 float32, 12 bytes, cannot be read as float64"):
         wf.ones((2, 3)).view("float64")

@@ -19,7 +19,7 @@ from weft.eager.apply import bind
 from weft.eager.materialise import look, one
 from weft.eager.peek import memory_of
 from weft.eager.policy import is_enabled
-from weft.errors import DTypeError, ShapeError, find_argument, short, told, warn
+from weft.errors import DTypeError, ShapeError, find_argument, name_argument, short, warn
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, SCALAR, TABLE, constant, input_leaf, scalar_leaf
 from weft.runtime import execute
@@ -49,7 +49,7 @@ def join_arrays(x: Any) -> Node | None:
         node = part.cell._node
         if (memory := memories.get(node)) is None:
             memory = memories[node] = memory_of(node)
-        view = None if memory is None else part._shown(memory)
+        view = None if memory is None else part._view_memory(memory)
         if view is None or view.nbytes > CONTEXT.eager_limit:
             return None
         if out is None:
@@ -104,9 +104,12 @@ def is_argument(value: Any, dtype: Format) -> bool:
 
 
 def number_node(value: Any, dtype: Format) -> Node:
-    """Return a Python number as a node of ``dtype``. Floats, and integers beside floats, are arguments of the Program, so that
-    new values compile nothing. Constants are: bools; -1 to 2, which rewrite rules look for; integers beside integers, since a
-    division by a constant takes a quarter of the time; and all numbers inside a traced function that fixes numbers."""
+    """Return a Python number as a node of ``dtype``: a run-time argument of the Program, or a constant.
+
+    Floats, and integers in a float dtype, are arguments, so that no kernel is compiled for a new value. Constants are bools, -1
+    to 2 (rewrite rules match them), integers in an integer dtype (dividing by a constant takes a quarter of the time), and all
+    numbers if the current trace has ``fixes_numbers``.
+    """
     kind = type(value)
     if kind is TracedInt:
         return traced_number_node(value, dtype)
@@ -128,7 +131,8 @@ def number_node(value: Any, dtype: Format) -> Node:
 def out_of_range_error(original: Any, value: float | int, dtype: Format) -> OverflowError:
     """Return the error for a number out of an integer's range; ``original`` is the value as the user wrote it."""
     kind = "integer" if isinstance(value, int) else "float"
-    return OverflowError(f"{told(original)}the Python {kind} {value} is out of bounds for {dtype.name}; cast the array first")
+    prefix = name_argument(original)
+    return OverflowError(f"{prefix}the Python {kind} {value} is out of bounds for {dtype.name}; cast the array first")
 
 
 def _complex_node(value: complex, dtype: Format) -> Node:
@@ -137,7 +141,8 @@ def _complex_node(value: complex, dtype: Format) -> Node:
         return constant(value != 0, dtype)
     if dtype not in COMPLEX:
         raise DTypeError(
-            f"{told(value)}the complex number {value!r} cannot be held by {dtype}: take its .real, or cast the array first"
+            f"{name_argument(value)}the complex number {value!r} cannot be held by {dtype}: take its .real, or cast the array "
+            "first"
         )
     if CONTEXT.trace is not None:
         return constant(value, dtype)
@@ -223,30 +228,30 @@ def as_node(x: Any, like: Format | None = None) -> Node:
     function, argument = find_argument(x)
     if x is None and argument:
         raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
-    message = f"an array of {short(x)} (a {kind.__name__}); arrays, numbers and lists of numbers can be"
+    message = f"an array of {short(x)} (a {kind.__name__}); give an array, a number or a list of numbers"
     if hasattr(kind, "__iter__") and not isinstance(x, str | bytes | dict):
-        message += ": use list(...)"
-    raise DTypeError(f"{told(x)}cannot make {message}")
+        message += ", such as list(...)"
+    raise DTypeError(f"{name_argument(x)}cannot make {message}")
 
 
 def is_stripped(kind: type) -> bool:
-    """Return whether weft would drop what a class adds to NumPy's arrays: a mask, units, other operators."""
+    """Return whether a class adds something to NumPy's arrays that weft would lose: a mask, units, other operators."""
     return kind is not np.ndarray and issubclass(kind, np.ndarray) and not issubclass(kind, np.memmap)
 
 
 def refuse_subclass(x: Any) -> None:
-    """Raise an error for an array of a class of which weft would keep only the plain numbers."""
+    """Raise DTypeError if the class of ``x`` is one of which weft would keep the plain numbers only."""
     kind = type(x)
     if not is_stripped(kind):
         return
     if hasattr(kind, "filled"):
         raise DTypeError(
-            f"{told(x)}a masked array ({kind.__name__}) would lose its mask: give x.filled(value), or x.data and the mask apart, "
-            "as in wf.where(mask, 0, data)"
+            f"{name_argument(x)}a masked array ({kind.__name__}) would lose its mask: give x.filled(value), or x.data and the "
+            "mask apart, as in wf.where(mask, 0, data)"
         )
     raise DTypeError(
-        f"{told(x)}an array of the class {kind.__name__} would lose what its class adds to numpy.ndarray, such as units or "
-        "another meaning of *: give numpy.asarray(x) if its plain numbers are meant"
+        f"{name_argument(x)}an array of the class {kind.__name__} would lose what its class adds to numpy.ndarray, such as units "
+        "or another meaning of *: give numpy.asarray(x) if its plain numbers are meant"
     )
 
 
@@ -278,9 +283,9 @@ def read_foreign(x: Any) -> Any:
         except TypeError:  # PyTorch raises it for a dtype that NumPy lacks
             if not hasattr(x, "__dlpack__"):
                 raise
-    from weft.interop.dlpack import taken
+    from weft.interop.dlpack import import_array
 
-    return taken(x)
+    return import_array(x)
 
 
 def numpy_node(array: np.ndarray) -> Node:
@@ -289,8 +294,8 @@ def numpy_node(array: np.ndarray) -> Node:
         dtype = FROM_NUMPY.get(array.dtype) or parse_any_byte_order(array.dtype)
     except DTypeError:
         raise DTypeError(
-            f"{told(array)}an array of dtype {array.dtype} cannot be held: weft has bool, integers, floats of 8 to 64 bits, "
-            "complex64 and complex128"
+            f"{name_argument(array)}an array of dtype {array.dtype} cannot be held: weft has bool, integers, floats of 8 to 64 "
+            "bits, complex64 and complex128"
         ) from None
     return input_leaf(array.shape, dtype, execute.to_buffer(np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)))
 
@@ -303,17 +308,21 @@ def shared_node(array: np.ndarray) -> Node:
     return input_leaf(array.shape, parse_dtype(array.dtype), buffer)
 
 
-def from_list(x: Any, original: Any) -> np.ndarray:
+def list_to_numpy(x: Any, original: Any) -> np.ndarray:
     """Return nested lists as a NumPy array; ``original`` is the value as the user wrote it, for messages."""
     try:
         return np.asarray(x)
     except ValueError:
-        raise ShapeError(f"{told(original)}cannot make an array of {short(x)}: its rows have different lengths") from None
+        prefix = name_argument(original)
+        raise ShapeError(f"{prefix}cannot make an array of {short(x)}: its rows have different lengths") from None
 
 
 def _read_list(x: Any) -> Any:
-    """Return nested lists as a node; but floats, and lists with run-time numbers, in a form that :func:`convert_operand` converts
-    exactly to any dtype (floats as a float64 array)."""
+    """Return nested lists as a node, a NumPy array or a _RunTimeList.
+
+    The latter two hold Python floats (in float64 or complex128) and run-time numbers. They have no dtype yet:
+    :func:`convert_operand` converts them exactly to any.
+    """
     original, kinds = x, nested_types(x)
     if not kinds.isdisjoint(TRACED_TYPES):
         if (result := _read_run_time_list(x, kinds)) is not None:
@@ -324,14 +333,14 @@ def _read_list(x: Any) -> Any:
     if has_numpy:
         refuse_subclasses(x, kinds)
     if any([issubclass(kind, Cell) for kind in kinds]):
-        if not has_numpy and all(getattr(leaf, "weak", True) for leaf in leaves(x)):
+        if not has_numpy and all(getattr(leaf, "weak", True) for leaf in iterate_items(x)):
             return _RunTimeList(x)
         result = join_arrays(x) if all([issubclass(kind, Cell) and not getattr(kind, "weak", False) for kind in kinds]) else None
         if result is not None:
             return result
-        nodes = _promote_items(*leaves(x))
-        return joined(x, nodes, nodes[0].dtype)
-    array = from_list(x, original)
+        nodes = _promote_items(*iterate_items(x))
+        return stack_nodes(x, nodes, nodes[0].dtype)
+    array = list_to_numpy(x, original)
     weak_floats = array.dtype in (np.float64, np.complex128) and not has_numpy
     if not weak_floats or array.size and all([issubclass(kind, int) for kind in kinds]):
         return numpy_node(array)  # NumPy makes float64 of integers that fit only uint64 and int64 together
@@ -339,8 +348,8 @@ def _read_list(x: Any) -> Any:
 
 
 def _is_signed(x: Any) -> bool:
-    """Return whether ``x`` is a signed NumPy integer. Lists of other NumPy numbers have dtypes that arrays would not promote
-    to."""
+    """Return whether ``x`` is a signed NumPy integer. A list of other NumPy numbers does not always have the dtype to which
+    arrays of them promote."""
     return isinstance(x.value if type(x) is TracedScalar else x, np.signedinteger)
 
 
@@ -350,16 +359,16 @@ def _is_narrow(number: int) -> bool:
 
 def _read_run_time_list(x: Any, kinds: set[type]) -> Any:
     """Return nested lists of numbers that include run-time numbers; None if their values are needed."""
-    if TracedScalar in kinds and all([is_int(leaf) or _is_signed(leaf) for leaf in leaves(x)]):
-        nodes = _promote_items(*leaves(x))
-        return joined(x, nodes, nodes[0].dtype)
-    if TracedScalar in kinds and all([isinstance(leaf, float | np.floating) or type(leaf) is int for leaf in leaves(x)]):
-        dtype = FROM_NUMPY[np.asarray([_plain_value(leaf) for leaf in leaves(x)]).dtype]  # depends on the types only
-        numbers = (leaf if type(leaf) in (float, int, TracedInt) else as_node(leaf) for leaf in leaves(x))
+    if TracedScalar in kinds and all([is_int(leaf) or _is_signed(leaf) for leaf in iterate_items(x)]):
+        nodes = _promote_items(*iterate_items(x))
+        return stack_nodes(x, nodes, nodes[0].dtype)
+    if TracedScalar in kinds and all([isinstance(leaf, float | np.floating) or type(leaf) is int for leaf in iterate_items(x)]):
+        dtype = FROM_NUMPY[np.asarray([_plain_value(leaf) for leaf in iterate_items(x)]).dtype]  # of types only, not of values
+        numbers = (leaf if type(leaf) in (float, int, TracedInt) else as_node(leaf) for leaf in iterate_items(x))
         return _stack_rows(x, (convert_operand(number, dtype) for number in numbers), dtype)
     if not all([kind in (int, float, TracedInt) or getattr(kind, "weak", False) for kind in kinds]):
         return None
-    items = list(leaves(x))
+    items = list(iterate_items(x))
     types = {type(leaf.value) if type(leaf) is TracedInt else type(leaf) for leaf in items}
     if bool in types:
         return None
@@ -388,7 +397,7 @@ class _RunTimeList:
         self.items = items
 
     def as_dtype_node(self, dtype: Format) -> Node:
-        return _stack_rows(self.items, (convert_operand(leaf, dtype) for leaf in leaves(self.items)), dtype)
+        return _stack_rows(self.items, (convert_operand(leaf, dtype) for leaf in iterate_items(self.items)), dtype)
 
 
 def nested_types(x: Any) -> set[type]:
@@ -403,20 +412,20 @@ def nested_types(x: Any) -> set[type]:
 def refuse_subclasses(x: Any, kinds: set[type]) -> None:
     """Call :func:`refuse_subclass` on the items of nested lists if ``kinds``, their types, include a stripped class."""
     if any(map(is_stripped, kinds)):
-        for leaf in leaves(x):
+        for leaf in iterate_items(x):
             refuse_subclass(leaf)
 
 
-def leaves(x: Any) -> Iterator[Any]:
+def iterate_items(x: Any) -> Iterator[Any]:
     """Yield the items of nested lists."""
     for item in x:
         if isinstance(item, list | tuple):
-            yield from leaves(item)
+            yield from iterate_items(item)
         else:
             yield item
 
 
-def joined(x: Any, nodes: Sequence[Node], dtype: Format) -> Node:
+def stack_nodes(x: Any, nodes: Sequence[Node], dtype: Format) -> Node:
     """Return nested lists of ``nodes`` of ``dtype`` as one array: copied now if all are small and materialised, else stacked as a
     pending node."""
     leaf = join_nodes(x, nodes)
@@ -431,7 +440,7 @@ def _stack_rows(x: Any, nodes: Iterator[Node], dtype: Format) -> Node:
     shapes = {n.shape for n in parts}
     if len(shapes) != 1:
         listing = sorted(shapes)
-        raise ShapeError(f"{told(x)}cannot make an array of a list whose items have different shapes: {listing}")
+        raise ShapeError(f"{name_argument(x)}cannot make an array of a list whose items have different shapes: {listing}")
     (shape,) = shapes
     rows = [bind(TABLE["reshape"], n, shape=(1, *shape)) for n in parts]
     return rows[0] if len(rows) == 1 else bind(TABLE["concat"], *rows, axis=0)
@@ -457,7 +466,7 @@ def exact_operands(*xs: Any) -> list[Node]:
 
 
 def _promote_items(*xs: Any) -> tuple[Node, ...]:
-    """Return the items of a list in their common dtype. NumPy promotes them in order: integers between floats make wider ones."""
+    """Return the items of a list in their common dtype. NumPy promotes from left to right, so an integer may widen a float."""
     values, dtype = _read_items(xs)
     if formats.DEFAULT.wide:
         dtype = functools.reduce(promote, map(_own_dtype, values))
@@ -469,39 +478,45 @@ def _promote_number(kind: type, form: Format) -> Format:
 
 
 def _promote_item(kind: type, form: Format) -> Format:
-    """Return the dtype of a number beside an array. A Python float takes an 8-bit float dtype, since these do not promote."""
+    """Return the common dtype of a Python number and an array. Beside an 8-bit float, which does not promote, a float takes its
+    dtype."""
     return form if form.alone and kind is float else _promote_number(kind, form)
 
 
-def _read_items(xs: Sequence[Any], beside: Callable[[type, Format], Format] = _promote_number) -> tuple[list[Any], Format]:
+def _read_items(
+    xs: Sequence[Any], promote_number: Callable[[type, Format], Format] = _promote_number,
+) -> tuple[list[Any], Format]:
+    """Return operands as :func:`read_operands` does. An integer beyond int64 counts as uint64."""
     xs = [as_node(x) if is_int(x) and x > INT64.greatest else x for x in xs]
-    return common(xs, promote, beside)
+    return read_operands(xs, promote, promote_number)
 
 
 def _own_dtype(x: Any) -> Format:
-    """Return the dtype that an operand read by :func:`common` has alone."""
+    """Return the dtype that an operand read by :func:`read_operands` has alone."""
     if type(x) is Node:
         return x.dtype
     return parse_dtype(type(x.value) if type(x) is TracedInt else type(x) if type(x) in NUMBERS else float)
 
 
-def operands(*xs: Any) -> tuple[Node, ...]:
+def promote_operands(*xs: Any) -> tuple[Node, ...]:
     """Return the nodes of several operands, cast to their common dtype by NumPy's rules.
 
     Python numbers take the dtype of the arrays; a Python float among integers makes float32.
     """
-    values, dtype = common(xs, promote, weak)
+    values, dtype = read_operands(xs, promote, weak)
     return tuple([x if type(x) is Node and x.dtype is dtype else convert_operand(x, dtype) for x in values])
 
 
-def common(
-    xs: Sequence[Any], both: Callable[..., Format], beside: Callable[[type, Format], Format],
+def read_operands(
+    xs: Sequence[Any], promote_pair: Callable[..., Format], promote_number: Callable[[type, Format], Format],
 ) -> tuple[list[Any], Format]:
-    """Return several operands, read, and their common dtype: ``both(a, b)`` of arrays, ``beside(type of number, dtype)`` with
-    numbers.
+    """Return the operands, converted to values with a known dtype, and their common dtype.
 
-    An operand is read as a node, or as a value that converts exactly to any dtype: a Python number, or a list of them as float64.
-    :func:`convert_operand` makes nodes of these.
+    promote_pair : (dtype, dtype) -> common dtype of two arrays
+    promote_number : (type of a Python number, dtype of the arrays) -> common dtype
+
+    Each value is a node, or something that converts exactly to any dtype: a Python number, or a list of numbers as float64.
+    :func:`convert_operand` makes nodes of the latter.
     """
     dtype: Format | None = None
     values: list[Any] = []
@@ -533,16 +548,16 @@ def common(
             further.append(own)
         values.append(node)
     if dtype is not None and further:  # floats first: integers between them would widen the result
-        dtype = functools.reduce(both, sorted((dtype, *further), key=lambda form: form not in INEXACT))
+        dtype = functools.reduce(promote_pair, sorted((dtype, *further), key=lambda form: form not in INEXACT))
     if kinds:
         strongest = next(kind for kind in (complex, float, int, bool) if kind in kinds)
-        dtype = beside(strongest, dtype) if dtype is not None else parse_dtype(strongest)
+        dtype = promote_number(strongest, dtype) if dtype is not None else parse_dtype(strongest)
     assert dtype is not None
     return values, dtype
 
 
 def convert_operand(x: Any, dtype: Format) -> Node:
-    """Return an operand read by :func:`common` as a node of ``dtype``."""
+    """Return an operand read by :func:`read_operands` as a node of ``dtype``."""
     if type(x) is Node:
         return cast(x, dtype)
     if type(x) in NUMBERS:
@@ -560,7 +575,7 @@ def assigned(value: Any, dtype: Format) -> Node:
     ------
     ValueError, OverflowError
         An integer dtype cannot hold a NaN, an infinity or a number out of range. Arrays are cast by dtype without a check,
-        and so are Scalars outside of lists, see :func:`stored`.
+        and so are Scalars outside of lists, see :func:`convert_checked`.
     """
     kind = type(value)
     if kind in NUMBERS:
@@ -581,9 +596,9 @@ def assigned(value: Any, dtype: Format) -> Node:
     return cast(as_node(value, dtype), dtype)
 
 
-def stored(value: Any, dtype: Format) -> Node:
-    """Return ``value`` as :func:`assigned` does, for assignment to elements and slices: NumPy checks its scalars there like
-    Python numbers."""
+def convert_checked(value: Any, dtype: Format) -> Node:
+    """Return ``value`` as :func:`assigned` does, and check the range of scalars too, as NumPy does when elements and slices are
+    assigned to."""
     if isinstance(value, Cell):
         cell: Any = value
         node: Node = cell.node
@@ -617,30 +632,30 @@ def _assign_list(value: Any, dtype: Format) -> Node:
     if not any([issubclass(kind, Cell) for kind in kinds]):
         value = asked(value)
         if dtype in INTEGERS and any([issubclass(kind, np.generic) for kind in kinds]):
-            for leaf in leaves(value):  # NumPy accepts infinities of ml_dtypes, and any for unsigned integers
+            for leaf in iterate_items(value):  # NumPy accepts infinities of ml_dtypes, and any for unsigned integers
                 _check_scalar(leaf, dtype)
         try:
             return numpy_node(_as_numpy(value, dtype))
         except (ValueError, TypeError, OverflowError):
-            from_list(value, value)  # a ragged list has a message of its own
-            for leaf in leaves(value):
-                stored(leaf, dtype)
+            list_to_numpy(value, value)  # a ragged list has a message of its own
+            for leaf in iterate_items(value):
+                convert_checked(leaf, dtype)
             raise
-    items = list(leaves(value))
+    items = list(iterate_items(value))
     if all([isinstance(x, Cell) and not getattr(x, "weak", False) for x in items]):
         nodes = [x.node for x in items]
         if all([n.dtype is nodes[0].dtype for n in nodes]):  # cast as one array
-            whole = joined(value, nodes, nodes[0].dtype)
+            whole = stack_nodes(value, nodes, nodes[0].dtype)
             if not _is_in_range(whole, dtype):
                 for x in items:
                     _check_scalar(x, dtype)
             return cast(whole, dtype)
-    return joined(value, [stored(x, dtype) for x in items], dtype)
+    return stack_nodes(value, [convert_checked(x, dtype) for x in items], dtype)
 
 
 def _is_in_range(node: Node, dtype: Format) -> bool:
-    """Return whether no number of an array can be out of range, judged by its dtype or, if computed, by its minimum and
-    maximum."""
+    """Return whether ``dtype`` certainly holds all numbers of an array, by its dtype or, if it is materialised, by its minimum
+    and maximum."""
     if dtype not in INTEGERS or formats.holds(dtype, node.dtype):
         return True
     if node.value is None or not node.size or node.dtype in COMPLEX or CONTEXT.trace is not None:
@@ -651,7 +666,7 @@ def _is_in_range(node: Node, dtype: Format) -> bool:
 
 def _as_numpy(value: Any, dtype: Format) -> np.ndarray:
     """Return numbers, texts and None as NumPy converts them to ``dtype``; ml_dtypes' formats go through float64."""
-    parts = leaves(value) if isinstance(value, list | tuple) else (value,)
+    parts = iterate_items(value) if isinstance(value, list | tuple) else (value,)
     if dtype.numpy.isbuiltin == 1 or not any(isinstance(x, str | bytes | None) for x in parts):
         return np.asarray(value, dtype.numpy)
     return converted(np.asarray(value, np.float64), dtype.numpy)
@@ -663,8 +678,8 @@ def _parse_text(value: str | bytes | None, dtype: Format) -> Node:
         return numpy_node(_as_numpy(value, dtype))
     except (ValueError, TypeError, OverflowError) as error:
         kind = next(k for k in (ValueError, TypeError, OverflowError) if isinstance(error, k))
-        why = "only floats have a NaN for it" if value is None else "the text is not a number of this dtype"
-        raise kind(f"{told(value)}{value!r} cannot be held by {dtype.name}: {why}") from None
+        why = "None becomes NaN, which only floats have" if value is None else "the text is not a number of this dtype"
+        raise kind(f"{name_argument(value)}{value!r} cannot be held by {dtype.name}: {why}") from None
 
 
 def _to_integer(original: Any, value: float, dtype: Format) -> int:
@@ -673,11 +688,10 @@ def _to_integer(original: Any, value: float, dtype: Format) -> int:
         number = int(value)
     except (ValueError, OverflowError) as error:
         raise type(error)(
-            f"{told(original)}{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a float dtype, "
-            "as with .astype('float32')"
+            f"{name_argument(original)}{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a "
+            "float dtype, as with .astype('float32')"
         ) from None
     if not dtype.least <= number <= dtype.greatest:
-        raise out_of_range_error(
-            original, number if INT64.least <= number <= UINT64.greatest else value, dtype
-        )  # as the user wrote it
+        shown = number if INT64.least <= number <= UINT64.greatest else value
+        raise out_of_range_error(original, shown, dtype)
     return number

@@ -3,8 +3,9 @@
 An Array is the Cell of its own content, or a view: it refers to another Array (``_base``) and reads and writes it through the
 steps in ``_path``. A Scalar is an Array without dimensions whose content never changes.
 
-``wrap`` gives a Scalar for a node without dimensions; what can be written to is always an ndarray. A computed result without
-dimensions is always a Scalar; NumPy's ``where``, ``roll``, ``pad``, ``isin`` and ``tensordot`` give arrays there.
+``wrap`` returns a Scalar for a node without dimensions, else an ndarray. ``own`` always returns an ndarray, since only an ndarray
+can be written to. Every computed result without dimensions is a Scalar; NumPy's ``where``, ``roll``, ``pad``, ``isin`` and
+``tensordot`` return arrays without dimensions.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.array import indexing
-from weft.array.convert import as_node, assigned, cast, stored
-from weft.array.indexing import Selection, broadcast_value, check_pending_indices, plain, resolve_scalar_indices, select
+from weft.array.convert import as_node, assigned, cast, convert_checked
+from weft.array.indexing import Selection, broadcast_value, check_pending_indices, resolve_scalar_indices, select, select_basic
 from weft.array.numpy_methods import NumpyMethods, refuse_assignment
 from weft.array.operators import install
-from weft.array.views import IMAG, REAL, ZERO_IMAG, ViewPath, compose_views, follow, put, shown
+from weft.array.views import IMAG, REAL, ZERO_IMAG, ViewPath, compose_views, follow, put, view_memory
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.dtypes.scalar_types import CLASSES
-from weft.eager import materialise as looking
-from weft.eager.apply import bind, computed
+from weft.eager import materialise
+from weft.eager.apply import bind, compute_if_small
 from weft.eager.materialise import add_pending
 from weft.eager.native import NATIVE_ELEMENTS, introduce, start
 from weft.eager.peek import memory_of
@@ -38,9 +39,12 @@ from weft.runtime.cell import VIEW_READS, WRITE_LOCK, WRITE_LOGS, read, write
 from weft.runtime.context import CONTEXT
 
 
-class Value:
-    """Base of Scalar: the methods of Python's and NumPy's numbers. All scalars are one class, so native calls make one without
-    looking at the dtype; ``__class__`` reports the class of the dtype, which hashes as NumPy's ``x.dtype.type``."""
+class NumberMethods:
+    """Base class of Scalar: the methods that Python's and NumPy's numbers have.
+
+    Scalars of all dtypes share one class, so native code creates a Scalar without looking at its dtype. ``__class__`` returns the
+    class of the dtype, such as ``wf.float32``, whose hash is that of NumPy's ``x.dtype.type``.
+    """
 
     __slots__ = ()
 
@@ -101,22 +105,22 @@ class Value:
 
     def __repr__(self: Any) -> str:
         name = self.dtype.name
-        return f"{name}({self.numpy()!s})" if looking.known(self.node) else f"{name}(<not known while tracing>)"
+        return f"{name}({self.numpy()!s})" if materialise.known(self.node) else f"{name}(<not known while tracing>)"
 
 
 _new = object.__new__
-_NOTHING: dict[str, Any] = {}
-_CURRENT = object()
+_NO_PARAMS: dict[str, Any] = {}
+_CURRENT_TRACE = object()
 _ref = weakref.ref
 
 
-def wrap(node: Node, trace: Any = _CURRENT, kind: type[Array] | None = None) -> Array:
+def wrap(node: Node, trace: Any = _CURRENT_TRACE, kind: type[Array] | None = None) -> Array:
     """Return a new Array that holds ``node``: a Scalar if it has no dimensions, else an ndarray.
 
     trace : the current trace, if the caller has it
     kind : the class, to override the choice
     """
-    if trace is _CURRENT:
+    if trace is _CURRENT_TRACE:
         trace = CONTEXT.trace
     out = _new(kind or (ndarray if node.shape else Scalar))
     out._node = node
@@ -125,30 +129,30 @@ def wrap(node: Node, trace: Any = _CURRENT, kind: type[Array] | None = None) -> 
     if trace is not None:
         node.holder = ref = _ref(out)
         trace.made.append(ref)
-    elif node.value is None and not computed(node):
+    elif node.value is None and not compute_if_small(node):
         node.holder = ref = _ref(out)
         add_pending(ref, node)
     return out
 
 
 def own(node: Node) -> Array:
-    """Return a new ndarray that holds ``node``, even without dimensions: something to write into, such as ``wf.zeros(())``."""
+    """Return a new ndarray that holds ``node``, also for a node without dimensions: unlike a Scalar, it can be written to."""
     return wrap(node, CONTEXT.trace, ndarray)
 
 
-def standing_for(x: Any, node: Node, strides: tuple[int, ...] | None) -> Array:
+def make_placeholder(x: Any, node: Node, strides: tuple[int, ...] | None) -> Array:
     """Return a placeholder for ``x``. It has the strides of ``x`` (see :func:`lies`), since these decide which results are
     views."""
     out = wrap(node) if isinstance(x, Scalar | float) else own(node)
     if getattr(x, "read_only", False):
         out.__class__ = type(x)
     if strides is not None:
-        out._lies = strides
+        out._placeholder_strides = strides
     return out
 
 
-def like(x: Any, node: Node) -> Array:
-    """Return ``node``, the content of ``x`` in another form, in the class of ``x``: a Scalar or an ndarray."""
+def wrap_like(x: Any, node: Node) -> Array:
+    """Return a new array that holds ``node``: a Scalar if ``x`` is a Scalar, else an ndarray."""
     return wrap(node) if isinstance(x, Scalar) else own(node)
 
 
@@ -163,16 +167,18 @@ class Array(NumpyMethods):
     array([6., 8.], dtype=float32)
     """
 
-    __slots__ = ("_base", "_lies", "_path", "_source")
+    __slots__ = ("_base", "_placeholder_strides", "_path", "_source")
 
     _base: Array | None
     _path: ViewPath
-    _source: weakref.ref[Node] | None  # of a view: the node of the base that its own node was read from
-    _lies: tuple[int, ...]  # of a placeholder for a view: the strides of that view
-    weak = is_value = read_only = False  # a run-time number; a Scalar; see ``read_only.py``
+    _source: weakref.ref[Node] | None  # of a view: the node of its base from which ``_node`` was computed
+    _placeholder_strides: tuple[int, ...]  # of a placeholder for a view: the strides of the view, in elements
+    weak = False  # whether it stands for a float argument of a traced function
+    is_value = False  # whether it is a Scalar
+    read_only = False  # whether it is a ReadOnly
 
     def __hash__(self) -> int:
-        raise TypeError("an Array is not hashable, its content may change; its elements are, and x.tolist() made a tuple")
+        raise TypeError("an Array is not hashable, because its content may change; use an element, x[i], or tuple(x.tolist())")
 
     # ---- content
 
@@ -183,7 +189,8 @@ class Array(NumpyMethods):
             trace = CONTEXT.trace
             return self._node if trace is None or self._trace is trace else trace.read(self)
         source = read(base)
-        current = _ref(source)  # CPython has one weak reference per object; a strong one would prevent writes in place
+        # CPython returns the same weak reference while the node lives. A strong reference would prevent writes in place.
+        current = _ref(source)
         if self._source is current:
             return self._node
         self._node = node = follow(source, self._path)
@@ -194,18 +201,18 @@ class Array(NumpyMethods):
 
     @property
     def cell(self) -> Array:
-        """The Cell whose content this shows: itself, or the base of a view."""
+        """The Cell that holds the content: the array itself, or the base of a view."""
         return self if self._base is None else self._base
 
     def _set(self, node: Node) -> None:
         """Replace the content by one of the same shape and dtype; a view writes through."""
         if (base := self._base) is None:
             if WRITE_LOGS:
-                looking.noted(self)
+                materialise.log_write(self)
             if node.value is None and NODES_THAT_MAY_RAISE:
-                looking.proven((node,))
+                materialise.proven((node,))
             write(self, node)
-            if node.value is None and not (CONTEXT.trace is None and computed(node)):
+            if node.value is None and not (CONTEXT.trace is None and compute_if_small(node)):
                 node.holder = ref = _ref(self)
                 if CONTEXT.trace is None:
                     add_pending(ref, node)
@@ -223,7 +230,7 @@ class Array(NumpyMethods):
         out._source = None
         return out
 
-    _new: Callable[..., Array] = staticmethod(wrap)
+    _wrap: Callable[..., Array] = staticmethod(wrap)
     _own = staticmethod(own)
 
     @property
@@ -272,13 +279,13 @@ class Array(NumpyMethods):
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Array:
         """Return an array with this content on a device; the array itself if it is there already. Programs move their inputs by
-        themselves (see ``wf.set_device``); this chooses the moment. Inside jit and gradients nothing is moved."""
+        themselves (see ``wf.set_device``); call this to choose when. Inside jit and gradients it returns the array itself."""
         target = execute.get_device(device)
         if CONTEXT.trace is not None or CONTEXT.retain_graph:
             return self
         if self.cell._node.value is None:
             with execute.on(target.name):  # the pending content is computed there
-                looking.materialise((self.cell._node,))
+                materialise.materialise((self.cell._node,))
         if self.device == target.name:
             return self
         content = self.numpy()
@@ -313,15 +320,15 @@ class Array(NumpyMethods):
             return value
         if type(index) is Scalar and (ints := resolve_scalar_indices(index)) is not index:
             return self[ints]
-        if (selection := plain(index, self._node.shape if self._base is None else self.node.shape)) is None:
+        if (selection := select_basic(index, self._node.shape if self._base is None else self.node.shape)) is None:
             index = resolve_scalar_indices(index)
             if (result := indexing.read_eagerly(self, index)) is not None:
                 return _choose_wrapper(index)(result)
             selection = select(index, self.node.shape)
-        if selection.copied:
+        if selection.is_copy:
             return wrap(follow(self.node, selection.path))
         if not selection.axes:
-            return self._element(index, selection) if selection.element else self._view(selection.path)
+            return self._element(index, selection) if selection.is_element else self._view(selection.path)
         node = self.node
         result = indexing.gather_selection(follow(node, selection.path), selection)
         if not result.size:
@@ -341,9 +348,9 @@ class Array(NumpyMethods):
         with WRITE_LOCK:
             if index is Ellipsis:
                 return self._fill(value)
-            selection = plain(index, self._node.shape if self._base is None else self.node.shape)
+            selection = select_basic(index, self._node.shape if self._base is None else self.node.shape)
             index = resolve_scalar_indices(index)
-            if selection is not None and selection.element:
+            if selection is not None and selection.is_element:
                 if native(self, index, value):
                     return
                 if type(value) in (float, int, bool) and indexing.write_part(self, index, value):
@@ -351,42 +358,43 @@ class Array(NumpyMethods):
             if selection is not None or not indexing.write_eagerly(self, index, value):
                 self._write(index, selection, value)
 
-    def _shown(self, memory: np.ndarray) -> np.ndarray | None:
-        """Return the part of the cell's memory that this array shows, or None if no NumPy view shows it."""
-        return memory if self._base is None else shown(memory, self._path)
+    def _view_memory(self, memory: np.ndarray) -> np.ndarray | None:
+        """Return the part of the cell's memory that this array shows, or None if NumPy has no view of that part."""
+        return memory if self._base is None else view_memory(memory, self._path)
 
     def _peek(self) -> np.ndarray | None:
-        """Return a NumPy view of the elements, for immediate use; None if the content is pending, if no view shows them, or if
-        eager work is off."""
+        """Return a NumPy view of the elements, for immediate use; None if the content is pending, if NumPy has no view of
+        them, or if eager execution is off."""
         base = self._base
         memory = memory_of((self if base is None else base)._node)
-        return memory if base is None or memory is None else shown(memory, self._path)
+        return memory if base is None or memory is None else view_memory(memory, self._path)
 
-    def _onward(self, path: ViewPath) -> ViewPath:
-        """Return a path that starts at this array as one that starts at the cell."""
+    def _path_from_cell(self, path: ViewPath) -> ViewPath:
+        """Return ``path``, which starts at this array, as a path that starts at its cell."""
         return path if self._base is None else compose_views(self._path, path)
 
     def _fill(self, value: Any) -> None:
-        if type(value) is ndarray and value._base is self.cell and value._path == self._onward(()):
-            return  # the second half of a[...] += b
+        if type(value) is ndarray and value._base is self.cell and value._path == self._path_from_cell(()):
+            return  # a[...] += b: __iadd__ has written the view, which Python now assigns to itself
         if type(value) in (float, int) and CONTEXT.trace is None and indexing.write_part(self, ..., value):
             return
         node = self.node
-        self._set(broadcast_value(stored(value, node.dtype), node.shape))
+        self._set(broadcast_value(convert_checked(value, node.dtype), node.shape))
 
     def _write(self, index: Any, selection: Selection | None, value: Any) -> None:
         if selection is not None:
-            if selection.element:
+            if selection.is_element:
                 indexing.check_element_value(value)
-            if type(value) is ndarray and value._base is self.cell and value._path == self._onward(selection.path):
-                return  # the second half of a[i] += b: the view has been written
+            if type(value) is ndarray and value._base is self.cell and value._path == self._path_from_cell(selection.path):
+                return  # a[i] += b: __iadd__ has written the view, which Python now assigns to itself
             if CONTEXT.trace is None and indexing.write_part(self, index, value):
                 return
         node = self.node
         mask = indexing.single_mask(index, node.shape) if selection is None else None
         if selection is None and mask is None:
             selection = select(index, node.shape)  # report a wrong index before a wrong value
-        converted = (assigned if mask is not None or (selection is not None and selection.axes) else stored)(value, node.dtype)
+        convert = assigned if mask is not None or (selection is not None and selection.axes) else convert_checked
+        converted = convert(value, node.dtype)
         if mask is not None and converted.size == 1:
             one = bind(TABLE["reshape"], converted, shape=()) if converted.shape else converted
             self._set(bind(TABLE["where"], broadcast_value(mask, node.shape), one, node))
@@ -394,12 +402,12 @@ class Array(NumpyMethods):
         selection = selection or select(index, node.shape)
         if selection.axes:
             check_pending_indices(selection.indices)
-            self._set(indexing.scattered(node, selection, converted))
+            self._set(indexing.scatter_selection(node, selection, converted))
             return
         view = follow(node, selection.path)
         fresh = broadcast_value(converted, view.shape)
         del node, view  # the cell's node must have no other reference, to be written in place
-        if not selection.copied and indexing.write_view(self.cell, self._onward(selection.path), fresh):
+        if not selection.is_copy and indexing.write_view(self.cell, self._path_from_cell(selection.path), fresh):
             return
         node = self.node
         self._set(put(node, selection.path, fresh) if selection.path else fresh)
@@ -420,6 +428,7 @@ class Array(NumpyMethods):
         return cast(self.node, dtype)
 
     def _in_place(self, node: Node, name: str) -> Array:
+        """Write the result of the operation ``name``, as in ``a += b``, and return the array."""
         have = self.node
         if node.shape != have.shape:
             raise ShapeError(f"{name}: the result has shape {node.shape}, it cannot be written into shape {have.shape}")
@@ -459,7 +468,7 @@ class ndarray(Array):  # noqa: N801  NumPy's name
         return shape[0]
 
 
-class Scalar(Value, Array):
+class Scalar(NumberMethods, Array):
     """One number with a dtype, where NumPy returns a scalar: a full index, a sum over all axes, ``x + y`` of two Scalars.
 
     ``wf.Scalar(x)`` of a Python number keeps it exactly, in float64 or int64; ``wf.float32(x)`` converts it to the named dtype. A
@@ -510,8 +519,8 @@ class Scalar(Value, Array):
         """Return a writable copy, as NumPy does for its scalars."""
         return super().__array__(dtype, True if copy is None else copy)
 
-    def _exported(self, flags: int) -> np.ndarray:
-        return super()._exported(flags).copy()
+    def _export_memory(self, flags: int) -> np.ndarray:
+        return super()._export_memory(flags).copy()
 
     def __reduce__(self) -> Any:
         return _unpickle_scalar, (np.array(self.numpy()),)
@@ -539,10 +548,10 @@ def _unpickle_scalar(content: np.ndarray) -> Array:
 def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array:
     """Return an ndarray or a Scalar that holds a computed buffer."""
     out = _new(kind)
-    out._node = node = _new(Node)  # set by hand: every warm call does this, and __init__ costs more than the rest
+    out._node = node = _new(Node)  # __init__ would take more time than all other lines, at every warm call
     node.op = INPUT
     node.inputs = ()
-    node.params = _NOTHING
+    node.params = _NO_PARAMS
     node.shape = shape
     node.dtype = dtype
     node.where = node.holder = None
@@ -578,13 +587,13 @@ class ReadOnly(ndarray):
 def _write_error(array: Array, prefix: str = "") -> ValueError:
     description = f"{array.dtype.name}{list(array.shape)}"
     return ValueError(
-        f"{prefix}assignment destination is read-only: this array ({description}), or the array it is a view of, was made so by "
+        f"{prefix}assignment destination is read-only: this array ({description}), or the array it is a view of, has "
         "flags.writeable = False; write into a copy, x.copy()"
     )
 
 
 def _set_write(array: Any, write: bool) -> None:
-    """Implement ``setflags(write=)``."""
+    """Let an array accept or refuse writes, for ``setflags(write=...)``."""
     if array.is_value:
         raise ValueError("setflags: flags of a Scalar cannot be set: it is a value; make an array of it with wf.array(x)")
     if write and array._base is not None and array._base.read_only:
@@ -592,5 +601,5 @@ def _set_write(array: Any, write: bool) -> None:
     if write is not array.read_only:
         return
     if CONTEXT.trace is not None:
-        raise TraceError("setflags: inside of a traced function no array is made read-only, nor writeable; do it outside")
+        raise TraceError("setflags: WRITEABLE cannot be changed inside a traced function; call setflags outside")
     array.__class__ = ndarray if write else ReadOnly

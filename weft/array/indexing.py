@@ -1,8 +1,8 @@
 """Indices: parsing and bounds checks, selection from nodes, and eager reads and writes of small selections with NumPy.
 
-The shape of the result of a mask depends on the mask's values, so the mask must be computed in any case. If shapes differ in
-every iteration of a loop, compiling does not pay off. Functions for eager reads return None for other cases, and the caller
-handles them.
+Two kinds of small selections run eagerly. A mask must be computed in any case, because the shape of the result depends on its
+values; and in a loop whose shapes differ in every iteration, each iteration would compile a kernel. The functions for eager reads
+return None if they do not cover a case; the caller then makes a node.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.array.convert import as_node, cast, is_foreign, leaves, numpy_node, read_foreign, refuse_subclass
-from weft.array.views import TracedStart, ViewPath, ViewStep, follow, inverse, put, reshape_step, shown, view_dtype
+from weft.array.convert import as_node, cast, is_foreign, iterate_items, numpy_node, read_foreign, refuse_subclass
+from weft.array.views import TracedStart, ViewPath, ViewStep, follow, inverse, put, reshape_step, view_dtype, view_memory
 from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, INT64, INTEGERS, UINT64, Format
 from weft.eager import apply, policy, tiers
 from weft.eager.apply import bind
@@ -25,7 +25,7 @@ from weft.eager.materialise import look, materialise, one
 from weft.eager.native import NATIVE_ELEMENTS
 from weft.eager.policy import can_run_now
 from weft.eager.tiers import content
-from weft.errors import ShapeError, index_error, name_called_function, told
+from weft.errors import ShapeError, index_error, name_argument, name_called_function
 from weft.graph.node import Node, Shape, topological_order
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
@@ -36,28 +36,28 @@ from weft.runtime.cell import Cell
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import TRACED_TYPES, TracedInt, TracedScalar, asked, computed, is_int
 
-SCATTER_RATIO = 4  # a value at least this many times smaller than the array is scattered into the array, not into its slice
-_PLAIN = frozenset((int, type(None)))
-_CACHED_ROWS = 256  # rows: selections of arrays with fewer are cached
-_BASIC = frozenset((int, bool, slice, type(None), type(Ellipsis)))
+SCATTER_RATIO = 4  # a value this many times smaller than the array is scattered into the whole array, not into the sliced part
+_SLICE_BOUND_TYPES = frozenset((int, type(None)))
+_MAX_CACHED_ROWS = 256  # the selection of each row is cached for arrays of up to this many rows
+_BASIC_TYPES = frozenset((int, bool, slice, type(None), type(Ellipsis)))
 
 
 class Selection:
     """``path`` leads to a view; if there are ``indices``, elements are gathered from the view along ``axes``.
 
     The gathered dimensions come first; ``order`` is the permutation that moves them to NumPy's position, None if they stay.
-    ``element``: integers for all dimensions select one element, which is not a view. ``copied``: the path has a slice with a
+    ``is_element``: integers for all dimensions select one element, which is not a view. ``is_copy``: the path has a slice with a
     traced start, so it leads to a copy.
     """
 
-    __slots__ = ("axes", "copied", "element", "indices", "order", "path")
+    __slots__ = ("axes", "indices", "is_copy", "is_element", "order", "path")
 
     def __init__(
         self, path: ViewPath, axes: tuple[int, ...] = (), indices: tuple[Node, ...] = (), order: tuple[int, ...] | None = None,
-        element: bool = False, copied: bool = False,
+        is_element: bool = False, is_copy: bool = False,
     ) -> None:
-        self.path, self.axes, self.indices, self.order, self.element = path, axes, indices, order, element
-        self.copied = copied
+        self.path, self.axes, self.indices, self.order = path, axes, indices, order
+        self.is_element, self.is_copy = is_element, is_copy
 
 
 def select(index: Any, shape: Shape) -> Selection:
@@ -111,7 +111,7 @@ def select(index: Any, shape: Shape) -> Selection:
         path += (reshape_step(tuple(final)),)
     if basic:
         return Selection(
-            path, element=not final and all(map(is_int, parts)), copied=any([type(first) is TracedStart for first in start])
+            path, is_element=not final and all(map(is_int, parts)), is_copy=any([type(first) is TracedStart for first in start])
         )
     axes = tuple(a for a, _ in advanced)
     indices = tuple(i for _, i in advanced)
@@ -200,30 +200,32 @@ def _is_same(a: Node, b: Node, depth: int = 4) -> bool:
     return all([_is_same(x, y, depth - 1) for x, y in zip(a.inputs, b.inputs, strict=True)])
 
 
-def _from_front(k: int, n: int) -> int:
-    """Return a position counted from the front. Out of range, the IndexError makes the call trace again and fail at the user's
-    line."""
+def _count_from_front(k: int, n: int) -> int:
+    """Return the position ``k`` among ``n`` elements, which may be negative, counted from the front.
+
+    If a run-time number is out of range, the IndexError makes jit trace the call again, which fails at the user's line.
+    """
     if not -n <= k < n:
         raise IndexError
     return k % n
 
 
 def resolve_scalar_indices(index: Any) -> Any:
-    """Return an index with Python ints for integer Scalars and NumPy integers, so that it selects a view; the same object if it
-    has none.
+    """Replace integer Scalars and NumPy integers in an index by Python ints, so that it selects a view. Return the same object if
+    there are none.
 
-    NumPy's scalars are values, unlike arrays without dimensions. Scalars that only a trace or a gradient will compute stay, and
-    select a copy; lists with such become nodes. Bounds of slices are converted with the slice.
+    NumPy's scalars are values, unlike arrays without dimensions. A Scalar whose value is only known when a trace or a gradient
+    ends stays, and selects a copy; a list that contains one becomes a node. Bounds of slices are converted with the slice.
     """
     kind = type(index)
-    if kind in _BASIC:
+    if kind in _BASIC_TYPES:
         return index
     if kind is not tuple:
         if not isinstance(index, tuple):
             return _as_int(index)
         index = tuple(index)  # a namedtuple
     for part in index:
-        if type(part) not in _BASIC and getattr(part, "is_value", None) is not False:
+        if type(part) not in _BASIC_TYPES and getattr(part, "is_value", None) is not False:
             break
     else:
         return index
@@ -237,9 +239,9 @@ def _as_int(part: Any) -> Any:
         return part
     if value is None:
         in_trace = CONTEXT.trace is not None and type(part) in (list, tuple)
-        if in_trace and any(isinstance(leaf, Cell) or type(leaf) in TRACED_TYPES for leaf in leaves(part)):
+        if in_trace and any(isinstance(leaf, Cell) or type(leaf) in TRACED_TYPES for leaf in iterate_items(part)):
             number = as_node(part)
-            return part if number.dtype is BOOL else number  # a mask must be known
+            return part if number.dtype is BOOL else number  # a mask is computed, since its values determine the shape
         if type(part) is TracedScalar:
             return computed(operator.index, part) if isinstance(part, np.integer) else part
         return int(part) if isinstance(part, np.integer) else part
@@ -260,12 +262,12 @@ def _concrete_int(node: Node) -> Any:
     return one(node, free=True)
 
 
-def plain(index: Any, shape: Shape) -> Selection | None:
+def select_basic(index: Any, shape: Shape) -> Selection | None:
     """Return the Selection of an index of integers and slices, cached per shape; None for other indices."""
-    if type(index) is int and shape and shape[0] > _CACHED_ROWS and -shape[0] <= index < shape[0]:  # loops read every row
+    if type(index) is int and shape and shape[0] > _MAX_CACHED_ROWS and -shape[0] <= index < shape[0]:  # loops read every row
         other_starts, steps, extents, rest = _row_path(shape)
         step = ("slice", {"start": (index % shape[0], *other_starts), "step": steps, "shape": extents})
-        return Selection((step, rest), element=len(shape) == 1)
+        return Selection((step, rest), is_element=len(shape) == 1)
     if (parts := _index_key(index)) is not None:
         return _select_key(parts, shape)
     if CONTEXT.trace is None or not _has_run_time_numbers(index):
@@ -292,9 +294,9 @@ def _index_key(index: Any) -> tuple | None:
         kind = type(item)
         if kind is slice:
             part = (item.start, item.stop, item.step)
-            if not _PLAIN.issuperset(map(type, part)):
+            if not _SLICE_BOUND_TYPES.issuperset(map(type, part)):
                 part = tuple(map(_as_int, part))
-                if not _PLAIN.issuperset(map(type, part)):
+                if not _SLICE_BOUND_TYPES.issuperset(map(type, part)):
                     return None
             item = part
         elif kind is not int and item is not None and item is not Ellipsis:
@@ -336,7 +338,7 @@ def check_element_value(value: Any) -> None:
         raise ValueError(f"an element is set with one number, not with {description}; array[index, ...] = value takes it")
 
 
-def scattered(node: Node, selection: Selection, value: Node, mode: str = "set") -> Node:
+def scatter_selection(node: Node, selection: Selection, value: Node, mode: str = "set") -> Node:
     """Return ``node`` with ``value`` (broadcast) written at the selection."""
     view = follow(node, selection.path)
     target = bind(TABLE["gather"], view, *selection.indices, axes=selection.axes).shape
@@ -488,7 +490,7 @@ def _check_position(item: Any, n: int, dim: int, shape: Shape) -> Any:
     """Return the position of an integer among ``n``; a run-time number if the integer is one."""
     if not -n <= (item.value if type(item) is TracedInt else item) < n:
         raise IndexError(f"index {asked(item)} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
-    return computed(_from_front, item, n)
+    return computed(_count_from_front, item, n)
 
 
 def _check_index(item: Any, n: int, dim: int, shape: Shape) -> Node:
@@ -532,7 +534,7 @@ def check_bounds(
         least = -size if from_end else 0
         bad = positions[positions >= size] if unsigned else positions[(positions < least) | (positions >= size)]
         if bad.size:
-            raise index_error(int(bad.flat[0]), axis, size, function=told(given).partition(":")[0] or function)
+            raise index_error(int(bad.flat[0]), axis, size, function=name_argument(given).partition(":")[0] or function)
         return index
     if size == 0:
         return cast(index, INT64)
@@ -559,21 +561,25 @@ def read_element(array: Any, index: Any) -> Node | None:
 def write_view(cell: Any, path: ViewPath, value: Node) -> bool:
     """Write a small value along a path into a cell's buffer, if nothing else refers to the buffer. Return whether it was done."""
     new = _compute_content(value)
-    return new is not None and _put_if_unshared(cell, lambda memory: shown(memory, path), ..., new)
+    return new is not None and _put_if_unshared(cell, lambda memory: view_memory(memory, path), ..., new)
 
 
 def write_part(array: Any, index: Any, value: Any) -> bool:
     """Write a number or an array of this dtype at an index of integers and slices, if nothing else refers to the buffer. Return
     whether it was done. NumPy broadcasts the value. The caller holds ``WRITE_LOCK``."""
     new = castless_value(value, viewed_dtype(array))
-    return new is not None and _put_if_unshared(array.cell, array._shown, index, new)
+    return new is not None and _put_if_unshared(array.cell, array._view_memory, index, new)
 
 
 def _put_if_unshared(
     cell: Any, show: Callable[[np.ndarray], np.ndarray | None], index: Any, new: Any, put: Callable[..., None] = operator.setitem,
 ) -> bool:
     """Put ``new`` into the view that ``show`` returns of a cell's buffer, if nothing else refers to the buffer. Return whether it
-    was done: not without a view, nor if NumPy refuses, which the caller's other way raises with the line."""
+    was done.
+
+    It is not done if ``show`` returns None or NumPy raises an error. The caller then writes by a node, which raises the error
+    with the user's line.
+    """
 
     def write(memory: np.ndarray) -> bool:
         if (view := show(memory)) is None:
@@ -606,7 +612,7 @@ def castless_value(value: Any, dtype: Format) -> Any:
 def _compute_content(node: Node) -> np.ndarray | None:
     """Return the content of a node, which is computed if it is small work; None if it stays pending, or is large."""
     if node.value is None and node.op is not CONSTANT:
-        apply.computed(node)
+        apply.compute_if_small(node)
     return content(node) if can_run_now(node.nbytes, node) else None
 
 
@@ -620,13 +626,14 @@ def number_fits(value: Any, dtype: Format) -> bool:
     return kind is bool if dtype is BOOL else kind is int and dtype in INTEGERS and dtype.least <= value <= dtype.greatest
 
 
-_NUMPY_PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+_NUMPY_BASIC_TYPES = frozenset((int, slice, type(None), type(Ellipsis)))
 _INDEX_FORMATS = frozenset((BOOL, *(form for form in INTEGERS if form is not UINT64)))  # NumPy reads the largest uint64 as -1
 _MASK_FACTOR = 16  # masks may select from arrays this much larger than the eager limit
 
 
 def read_eagerly(array: Any, index: Any) -> Node | None:
-    """Return the elements that an index with arrays selects, as a leaf; None if the case is not plain."""
+    """Return the elements that an index with arrays selects, as a leaf. Return None if an index array is pending, the
+    selection is large, or NumPy raises an error."""
     if (key := _numpy_key(index, compute_masks=True)) is None:
         return None
     view = array._peek()
@@ -634,7 +641,7 @@ def read_eagerly(array: Any, index: Any) -> Node | None:
         if view is None or _count_bytes(key, view) > CONTEXT.max_eager_bytes:
             return None
         result = np.asarray(view[key])
-    except (IndexError, ValueError):  # the caller raises it with the line
+    except (IndexError, ValueError):  # the caller makes a node, which raises it with the user's line
         return None
     return input_leaf(result.shape, viewed_dtype(array), execute.to_buffer(result))
 
@@ -642,7 +649,9 @@ def read_eagerly(array: Any, index: Any) -> Node | None:
 def write_eagerly(array: Any, index: Any, value: Any, put: Callable[..., None] = operator.setitem) -> bool:
     """Write or accumulate where an index with arrays selects. Return whether it was done; if not, nothing was written.
 
-    The caller holds ``WRITE_LOCK``. put : called with NumPy's array, index and value
+    The caller holds ``WRITE_LOCK``.
+
+    put : called with NumPy's array, index and value
     """
     if (key := _numpy_key(index, compute_masks=False)) is None:
         return False
@@ -651,7 +660,7 @@ def write_eagerly(array: Any, index: Any, value: Any, put: Callable[..., None] =
         return False
 
     def show(memory: np.ndarray) -> np.ndarray | None:
-        view = array._shown(memory)
+        view = array._view_memory(memory)
         return None if view is None or _count_bytes(key, view) > CONTEXT.max_eager_bytes else view
 
     return _put_if_unshared(cell, show, key, content, put)
@@ -667,12 +676,12 @@ def _numpy_key(index: Any, compute_masks: bool) -> tuple | None:
     key, arrays = [], False
     for part in index if type(index) is tuple else (index,):
         kind = type(part)
-        if kind in _NUMPY_PLAIN:
+        if kind in _NUMPY_BASIC_TYPES:
             key.append(part)
             continue
         if isinstance(part, Cell):
             node = part.node  # type: ignore[attr-defined]
-            array = tiers.content(node) if node.dtype in _INDEX_FORMATS and _materialised(node, compute_masks) else None
+            array = tiers.content(node) if node.dtype in _INDEX_FORMATS and _has_value(node, compute_masks) else None
         else:
             array = np.asarray(part) if kind in (list, np.ndarray) else None
             if array is not None and FROM_NUMPY.get(array.dtype) not in _INDEX_FORMATS:
@@ -684,8 +693,8 @@ def _numpy_key(index: Any, compute_masks: bool) -> tuple | None:
     return tuple(key) if arrays else None
 
 
-def _materialised(node: Node, compute_masks: bool) -> bool:
-    if node.value is None and not apply.computed(node) and compute_masks and node.dtype is BOOL:
+def _has_value(node: Node, compute_masks: bool) -> bool:
+    if node.value is None and not apply.compute_if_small(node) and compute_masks and node.dtype is BOOL:
         materialise((node,))
     return node.value is not None and node.op is not SCALAR
 

@@ -16,7 +16,7 @@ import numpy as np
 from weft.array import indexing
 from weft.array.convert import as_node, assigned, cast, numpy_node, refuse_subclass, refuse_subclasses
 from weft.array.core import Array, wrap
-from weft.array.indexing import broadcast_value, check_pending_indices, scattered, select
+from weft.array.indexing import broadcast_value, check_pending_indices, scatter_selection, select
 from weft.array.operations import UFUNCS
 from weft.array.views import follow, put
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
@@ -271,9 +271,8 @@ def _add_at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
         if selection.axes:
             check_pending_indices(selection.indices)
             sum_dtype = INT32 if node.dtype is BOOL else node.dtype  # a sum of bools is true if any is
-            fresh = cast(
-                scattered(cast(node, sum_dtype), selection, cast(addend, sum_dtype), scatter_add_mode(sum_dtype)), node.dtype
-            )
+            total, mode = cast(node, sum_dtype), scatter_add_mode(sum_dtype)
+            fresh = cast(scatter_selection(total, selection, cast(addend, sum_dtype), mode), node.dtype)
         else:
             view = follow(node, selection.path)
             fresh = put(node, selection.path, bind(TABLE["add"], view, broadcast_value(addend, view.shape)))

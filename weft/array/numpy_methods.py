@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from weft.array.convert import stored
+from weft.array.convert import convert_checked
 from weft.array.methods import Methods
 from weft.array.views import ViewPath, permute_step, reshape_step, reshape_strides, row_major, view_step, view_strides
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.names import NAMES as DEVICE_NAMES
-from weft.devices.names import named
+from weft.devices.names import canonical_name
 from weft.dtypes.formats import COMPLEX, DEFAULT, EVERY, INTEGERS, converted
 from weft.dtypes.parse import layout, parse_dtype, read_integers
 from weft.dtypes.parse import stored as stored_dtype
-from weft.eager import materialise as looking
+from weft.eager import materialise
 from weft.eager.apply import bind
 from weft.eager.native import NATIVE_ELEMENTS
 from weft.errors import AxisError, DTypeError, ShapeError
@@ -32,7 +32,7 @@ from weft.runtime import execute
 from weft.runtime.cell import Cell
 from weft.runtime.context import CONTEXT
 
-_SHORT = {  # NumPy's short names, valid in brackets only
+_SHORT_FLAG_NAMES = {  # NumPy's short names, valid in brackets only
     "C": "c_contiguous", "F": "f_contiguous", "O": "owndata", "W": "writeable", "A": "aligned", "B": "behaved", "CA": "carray",
     "FA": "farray", "X": "writebackifcopy",
 }
@@ -50,11 +50,12 @@ class Flags:
     _array: Any
     _values: dict[str, bool]
 
-    def __init__(self, array: Any, rows: bool, columns: bool, owns: bool) -> None:
+    def __init__(self, array: Any, is_row_major: bool, is_column_major: bool, owns_memory: bool) -> None:
         object.__setattr__(self, "_array", array)
         object.__setattr__(self, "_values", {
-            "aligned": True, "c_contiguous": rows, "contiguous": rows, "f_contiguous": columns, "fortran": columns,
-            "fnc": columns and not rows, "forc": rows or columns, "owndata": owns, "writebackifcopy": False,
+            "aligned": True, "c_contiguous": is_row_major, "contiguous": is_row_major, "f_contiguous": is_column_major,
+            "fortran": is_column_major, "fnc": is_column_major and not is_row_major, "forc": is_row_major or is_column_major,
+            "owndata": owns_memory, "writebackifcopy": False,
         })
 
     def __getattr__(self, name: str) -> bool:
@@ -74,23 +75,23 @@ class Flags:
             self._array.setflags(align=value)
         else:
             getattr(self, name)
-            raise AttributeError(f"flags: {name} says how the array lies; it cannot be set")
+            raise AttributeError(f"flags: {name} describes the memory layout of the array; it cannot be set")
 
     def __getitem__(self, name: str) -> bool:
         try:
-            return getattr(self, _SHORT.get(name, _SHORT.get(name.lower(), name.lower())))
+            return getattr(self, _SHORT_FLAG_NAMES.get(name, _SHORT_FLAG_NAMES.get(name.lower(), name.lower())))
         except AttributeError as error:
             raise KeyError(str(error)) from None
 
     def __setitem__(self, name: str, value: Any) -> None:
-        setattr(self, _SHORT.get(name, _SHORT.get(name.lower(), name.lower())), value)
+        setattr(self, _SHORT_FLAG_NAMES.get(name, _SHORT_FLAG_NAMES.get(name.lower(), name.lower())), value)
 
     def __repr__(self) -> str:
         names = ("c_contiguous", "f_contiguous", "owndata", "writeable", "aligned")
         return "\n".join([f"  {name.upper()} : {getattr(self, name)}" for name in names])
 
 
-def construct(cls: type, shape: Any, dtype: Any, buffer: Any, offset: int, strides: Any, order: Any) -> Any:
+def construct_ndarray(cls: type, shape: Any, dtype: Any, buffer: Any, offset: int, strides: Any, order: Any) -> Any:
     """Return the array for a call of the class."""
     import weft
 
@@ -130,7 +131,7 @@ def _check_bounds(shape: tuple[int, ...], itemsize: int, offset: int, strides: t
 
 
 def refuse_classes(cls: Any, function: str) -> None:
-    """Raise an error unless ``cls`` is ndarray itself, of weft or NumPy."""
+    """Raise TypeError unless ``cls`` is weft's or NumPy's ndarray: subclasses are refused."""
     import weft
 
     if cls is not weft.ndarray and cls is not np.ndarray:
@@ -198,7 +199,7 @@ def _is_device(target: Any) -> bool:
 
 def _device_name(function: str, device: Any) -> str:
     try:
-        return named(str(device).replace("cuda", "gpu", 1) if _is_device(device) else device)
+        return canonical_name(str(device).replace("cuda", "gpu", 1) if _is_device(device) else device)
     except ValueError as error:
         raise ValueError(f"{function}: {error}") from None
 
@@ -206,7 +207,7 @@ def _device_name(function: str, device: Any) -> str:
 _WRITABLE, _FORMAT = 0x1, 0x4  # cpython/pybuffer.h: PyBUF_WRITABLE, PyBUF_FORMAT
 
 
-def shape_for(shape: Any, size: int, have: Shape) -> Shape:
+def resolve_shape(shape: Any, size: int, have: Shape) -> Shape:
     """Return the shape to reshape to, with a -1 replaced by the extent that fits."""
     want = list(read_integers(shape[0] if len(shape) == 1 else shape, "reshape: the shape"))
     if want.count(-1) > 1:
@@ -231,7 +232,7 @@ def lies(x: Any, without: int = -1) -> tuple[int, ...] | None:
     is_weft = isinstance(x, NumpyMethods)
     if not is_weft and not isinstance(x, np.ndarray):
         return None
-    if without < 0 and (x._plain() if is_weft else x.flags.c_contiguous):
+    if without < 0 and (x._is_contiguous_cell() if is_weft else x.flags.c_contiguous):
         return None
     strides = x._strides() if is_weft else [s // x.itemsize for s in x.strides]
     axes = [(n, s) for axis, (n, s) in enumerate(zip(x.shape, strides, strict=True)) if axis != without]
@@ -286,7 +287,7 @@ class Flat:
 
         line = self._array.flatten()
         shape = line[index].shape
-        converted = stored(value, line.node.dtype)  # a list is read in the array's dtype, repeated or not
+        converted = convert_checked(value, line.node.dtype)  # a list is read in the array's dtype, repeated or not
         if not converted.size:
             return
         if converted.size > 1 and not shape:
@@ -310,7 +311,7 @@ class NumpyMethods(Methods, Cell):
     if TYPE_CHECKING:
         _base: Any
         _path: ViewPath
-        _lies: tuple[int, ...]
+        _placeholder_strides: tuple[int, ...]
         _view: Callable[[ViewPath], Any]
         _own: Callable[..., Any]
         is_value: bool
@@ -341,7 +342,7 @@ class NumpyMethods(Methods, Cell):
     ) -> Any:
         """Return NumPy's ``ndarray(shape, dtype, buffer)``: uninitialised, a view if ``buffer`` is an Array, else a copy of
         ``buffer``."""
-        return construct(cls, shape, dtype, buffer, offset, strides, order)
+        return construct_ndarray(cls, shape, dtype, buffer, offset, strides, order)
 
     def numpy(self) -> np.ndarray:
         """Return the content, computed now, as a read-only NumPy view without a copy.
@@ -352,7 +353,7 @@ class NumpyMethods(Methods, Cell):
         >>> (wf.arange(3) * 2).numpy()
         array([0, 2, 4])
         """
-        return looking.look(self.node)
+        return materialise.look(self.node)
 
     def to_numpy(self, dtype: Any = None, copy: bool = False) -> np.ndarray:
         """Return the result of :meth:`numpy`, in ``dtype`` or as a copy if requested: the name that matplotlib and pandas use."""
@@ -382,59 +383,59 @@ class NumpyMethods(Methods, Cell):
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        from weft.interop.dlpack import exported
+        from weft.interop.dlpack import export_array
 
         if DEVICE_OF_BUFFER_TYPE:
             from weft.interop.cuda_exchange import capsule
 
-            exported_capsule = capsule(self.node, looking.buffer(self.node), stream, max_version, dl_device, copy)
+            exported_capsule = capsule(self.node, materialise.buffer(self.node), stream, max_version, dl_device, copy)
             if exported_capsule is not None:
                 return exported_capsule
         if stream is not None:
             raise RuntimeError(f"__dlpack__: the CPU has no streams, so stream must be None, not {stream!r}")
         options = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
-        return exported(self.numpy(), {name: value for name, value in options.items() if value is not None})
+        return export_array(self.numpy(), {name: value for name, value in options.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if not DEVICE_OF_BUFFER_TYPE:
             return (1, 0)
         from weft.interop.cuda_exchange import dlpack_device
 
-        return dlpack_device(looking.buffer(self.node))
+        return dlpack_device(materialise.buffer(self.node))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The content on a CUDA device, as version 3 of the interface: read-only, kept alive by this array."""
-        if not DEVICE_OF_BUFFER_TYPE or not looking.known(self.node):
-            raise AttributeError("__cuda_array_interface__ is for arrays on a card, and this one does not lie there")
+        if not DEVICE_OF_BUFFER_TYPE or not materialise.known(self.node):
+            raise AttributeError("__cuda_array_interface__: the array is not on a GPU; move it with x.to_device('gpu')")
         from weft.interop.cuda_exchange import interface
 
-        return interface(self, self.node, looking.buffer(self.node))
+        return interface(self, self.node, materialise.buffer(self.node))
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """The content as version 3 of NumPy's array interface: read-only, kept alive by ``data``."""
         if self.node.dtype.numpy.isbuiltin != 1:
             raise AttributeError(f"NumPy's array interface has no type for {self.node.dtype}; use .astype('float32')")
-        content: Any = self._exported(_FORMAT)
+        content: Any = self._export_memory(_FORMAT)
         data = memoryview(content)
         return {"version": 3, "shape": content.shape, "typestr": content.dtype.str, "strides": content.strides, "data": data}
 
     def __buffer__(self, flags: int) -> memoryview:
         """Return a read-only memoryview for ``memoryview(x)``."""
-        content: Any = self._exported(flags)
+        content: Any = self._export_memory(flags)
         return memoryview(content)
 
     def __release_buffer__(self, view: memoryview) -> None:
         """End an export. ``numpy.frombuffer`` uses a memoryview if a class has this method."""
         view.release()
 
-    def _exported(self, flags: int) -> np.ndarray:
+    def _export_memory(self, flags: int) -> np.ndarray:
         """Return the memory that others may read. The buffer protocol lacks ml_dtypes' formats, which are exported as plain bytes
         only.
 
-        ``torch.asarray`` requests writable bytes without their format, then read-only ones, and takes them for float32 whatever
-        they are. A second request from the same place is therefore refused too.
+        ``torch.asarray`` requests writable bytes without their format, then read-only ones, and interprets them as float32
+        whatever the dtype is. A second request from the same line is therefore refused too.
         """
         if not flags & _FORMAT:
             request = id(self), user_frame()
@@ -455,31 +456,33 @@ class NumpyMethods(Methods, Cell):
 
         return f"<pre>{escape(repr(self))}</pre><small>Array: {shape}, {node.dtype.name}</small>"
 
-    def _one(self, kind: str, free: bool = False) -> Any:
+    def _read_one(self, kind: str, free: bool = False) -> Any:
+        """Return the only element as a NumPy number; ``kind`` is the type requested, for the error."""
         node = self.node
         if node.size != 1:
             raise TypeError(f"only an array of one element can become {kind}, this one has shape {node.shape}")
-        return looking.one(node, free)
+        return materialise.one(node, free)
 
-    def _real(self, kind: str) -> Any:
+    def _read_real(self, kind: str) -> Any:
+        """Return the only element; raise TypeError if it is complex."""
         if self.node.dtype in COMPLEX:
             raise TypeError(f"a complex number cannot become {kind}: take its .real, its .imag or its abs")
-        return self._one(kind)
+        return self._read_one(kind)
 
     def __float__(self) -> float:
         native = NATIVE_ELEMENTS.number
         if (number := native(self)) is not None:
             return float(number)
-        return float(self._real("a float"))
+        return float(self._read_real("a float"))
 
     def __int__(self) -> int:
         native = NATIVE_ELEMENTS.number
         if (number := native(self)) is not None:
             return int(number)
-        return int(self._real("an int"))
+        return int(self._read_real("an int"))
 
     def __complex__(self) -> complex:
-        return complex(self._one("a complex number"))
+        return complex(self._read_one("a complex number"))
 
     def __bool__(self) -> bool:
         native = NATIVE_ELEMENTS.number
@@ -487,18 +490,18 @@ class NumpyMethods(Methods, Cell):
             return bool(number)
         if self.node.size != 1:
             raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous: use .any() or .all()")
-        return bool(self._one("a bool", free=True))
+        return bool(self._read_one("a bool", free=True))
 
     def __index__(self) -> int:
         if self.node.dtype not in INTEGERS or self.shape:
             raise TypeError(f"only integer arrays without dimensions are an index, not {self.dtype.name} of shape {self.shape}")
-        return int(self._one("an index"))
+        return int(self._read_one("an index"))
 
     def __repr__(self) -> str:
         node = self.node
-        if not looking.known(node):
+        if not materialise.known(node):
             return f"array(<not known while tracing>, shape={node.shape}, dtype={node.dtype.name})"
-        content = looking.look(node, free=True)
+        content = materialise.look(node, free=True)
         if DEFAULT.wide:  # NumPy omits the dtypes that are the defaults then
             return np.array_repr(content)
         text = np.array2string(content, separator=", ", prefix="array(")
@@ -506,12 +509,12 @@ class NumpyMethods(Methods, Cell):
         return f"array({text}{shape}, dtype={node.dtype.name})"
 
     def __str__(self) -> str:
-        return str(looking.look(self.node, free=True)) if looking.known(self.node) else repr(self)
+        return str(materialise.look(self.node, free=True)) if materialise.known(self.node) else repr(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self._one("text in this format", free=True).item(), spec) if spec else str(self)
+        return format(self._read_one("text in this format", free=True).item(), spec) if spec else str(self)
 
-    def _turned(self, order: str, function: str, known: str = "CFA") -> Self | None:
+    def _transpose_to_order(self, order: str, function: str, known: str = "CFA") -> Self | None:
         """Return a transposed view whose row-major order is ``order``; None if no transposition is needed."""
         order = layout(order, function, known)
         strides, shape = self._strides(), self.node.shape
@@ -529,20 +532,20 @@ class NumpyMethods(Methods, Cell):
 
             return weft.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)  # type: ignore[return-value]
         node = self.node
-        if order != "C" and (turned := self._turned(order, "reshape")) is not None:
-            return turned.reshape(shape_for(shape, node.size, node.shape)[::-1]).transpose()
-        want = shape_for(shape, node.size, node.shape)
+        if order != "C" and (turned := self._transpose_to_order(order, "reshape")) is not None:
+            return turned.reshape(resolve_shape(shape, node.size, node.shape)[::-1]).transpose()
+        want = resolve_shape(shape, node.size, node.shape)
         if want == node.shape:
             return self._view(())
         if not node.size:
             check_addressable("reshape", want, node.dtype)
-        if not self._plain() and reshape_strides(self._strides(), node.shape, want) is None:
+        if not self._is_contiguous_cell() and reshape_strides(self._strides(), node.shape, want) is None:
             return self._own(bind(TABLE["reshape"], node, shape=want))
         return self._view((reshape_step(want),))
 
     def flatten(self, order: str = "C") -> Self:
         """Return a copy of all elements in one dimension, row by row ("C") or column by column ("F")."""
-        turned = self._turned(order, "flatten", "CFAK") if order != "C" else None
+        turned = self._transpose_to_order(order, "flatten", "CFAK") if order != "C" else None
         node = self.node if turned is None else turned.node
         return self._own(bind(TABLE["reshape"], node, shape=(node.size,)))
 
@@ -574,18 +577,18 @@ class NumpyMethods(Methods, Cell):
             raise AxisError(f"mT: an array of {ndim} dimensions has no matrix to transpose")
         return self.transpose((*range(ndim - 2), ndim - 1, ndim - 2))
 
-    def _plain(self) -> bool:
+    def _is_contiguous_cell(self) -> bool:
         """Return whether this is a contiguous cell, not a view."""
-        return self._base is None and getattr(self, "_lies", None) is None
+        return self._base is None and getattr(self, "_placeholder_strides", None) is None
 
     def _strides(self) -> tuple[int, ...]:
         """Return the strides in elements."""
         cell = self if self._base is None else self._base
         shape = cell.node.shape
-        strides = getattr(cell, "_lies", None) or row_major(shape)
+        strides = getattr(cell, "_placeholder_strides", None) or row_major(shape)
         return strides if self._base is None else view_strides(shape, strides, self._path)
 
-    def _in_order(self) -> bool:
+    def _is_contiguous(self) -> bool:
         """Return whether the elements are contiguous."""
         return lies(self) is None
 
@@ -632,10 +635,10 @@ class NumpyMethods(Methods, Cell):
     def flags(self) -> Flags:
         """The memory layout of the array, under NumPy's names."""
         column_strides = tuple(np.cumprod([1, *self.shape[:-1]]).tolist()) if self.shape else ()
-        columns = not self.size or all(
+        is_column_major = not self.size or all(
             n == 1 or s == t for n, s, t in zip(self.shape, self._strides(), column_strides, strict=True)
         )
-        return Flags(self, self._in_order(), columns, self._base is None)
+        return Flags(self, self._is_contiguous(), is_column_major, self._base is None)
 
     def setflags(self, write: bool | None = None, align: bool | None = None, uic: bool | None = None) -> None:
         """Make the array, and views taken of it from now on, refuse writes (``write=False``) or accept them again.
@@ -644,7 +647,8 @@ class NumpyMethods(Methods, Cell):
         that were traced before and write the array without receiving it as an argument.
         """
         if align is False or uic:
-            raise ValueError(f"setflags: {'uic=True' if uic else 'align=False'} cannot be set: arrays are aligned, and no copies")
+            flag = "uic=True" if uic else "align=False"
+            raise ValueError(f"setflags: {flag} cannot be set: arrays are aligned, and no array is a temporary copy of another")
         if write is not None:
             self._set_write(bool(write))
 
@@ -717,7 +721,7 @@ class NumpyMethods(Methods, Cell):
                 raise ValueError(f"view: an array without dimensions of {have} cannot be read as {target}, of another width")
             nbytes, strides = shape[-1] * have.bytes, self._strides()
             if shape[-1] > 1 and strides[-1] != 1:
-                raise ValueError(f"view: {have} is read as {target}, of another width, only where the last axis lies together")
+                raise ValueError(f"view: {have} is read as {target}, of another width, only if the last axis is contiguous")
             rows = zip(shape[:-1], strides[:-1], strict=True)
             if nbytes % target.bytes or any(s * have.bytes % target.bytes for n, s in rows if n > 1):
                 raise ValueError(f"view: rows of {shape[-1]} {have}, {nbytes} bytes, cannot be read as {target}")

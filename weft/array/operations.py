@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array.convert import as_node, cast, common, convert_operand, numpy_node, operands
+from weft.array.convert import as_node, cast, convert_operand, numpy_node, promote_operands, read_operands
 from weft.dtypes import formats
 from weft.dtypes.formats import BOOL, FLOAT16, INEXACT, INT8, INT64, INTEGERS, UINT64, Format, elementwise_float_format, promote
 from weft.dtypes.formats import floating as quotient
@@ -21,8 +21,7 @@ from weft.eager.materialise import look
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.rules import broadcast
-from weft.graph.primitives.rules import broadcast as two_shapes
-from weft.graph.primitives.settings import asked
+from weft.graph.primitives.settings import current_precision
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.runtime.traced_int import TracedInt, fits, is_int
 
@@ -38,7 +37,7 @@ def matmul(a: Node, b: Node) -> Node:
             f"the {'last but one' if inner or len(b.shape) == 2 else 'only'} of the second ({b.shape[inner]})"
         )
     if len(b.shape) <= 2:
-        return contracted(a, b, (len(a.shape) - 1,), (inner,))
+        return contract_axes(a, b, (len(a.shape) - 1,), (inner,))
     vector = len(a.shape) == 1
     if vector:
         a = bind(TABLE["reshape"], a, shape=(1, *a.shape))
@@ -46,7 +45,7 @@ def matmul(a: Node, b: Node) -> Node:
     a, b = (x if x.shape[:-2] == lead else bind(TABLE["broadcast_to"], x, shape=(*lead, *x.shape[-2:])) for x in (a, b))
     n = len(lead)
     axes = tuple(range(n))
-    out = contracted(a, b, (n + 1,), (n,), axes)
+    out = contract_axes(a, b, (n + 1,), (n,), axes)
     return bind(TABLE["reshape"], out, shape=(*lead, out.shape[-1])) if vector else out
 
 
@@ -56,22 +55,22 @@ def _broadcast_leading(a: Node, b: Node) -> tuple[int, ...]:
     return lead
 
 
-def contracted(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int], batch: Sequence[int] = ()) -> Node:
+def contract_axes(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int], batch: Sequence[int] = ()) -> Node:
     """Return sums of products over axes; of bools, whether any product is true."""
     is_bool = a.dtype == BOOL
     if is_bool:
         a, b = cast(a, formats.INT32), cast(b, formats.INT32)
     batch_axes = tuple(batch)
     contract = tuple(a_axes), tuple(b_axes)
-    out = bind(TABLE["dot_general"], a, b, contract=contract, batch=(batch_axes, batch_axes), **asked(a.dtype))
+    out = bind(TABLE["dot_general"], a, b, contract=contract, batch=(batch_axes, batch_axes), **current_precision(a.dtype))
     return cast(out, BOOL) if is_bool else out
 
 
-Way = tuple[Primitive | None, Format]  # primitive None: the operand itself
+BoundPrimitive = tuple[Primitive | None, Format]  # primitive None: the operand itself
 Rule = Callable[[str, Format], tuple[str | None, Format]]
 
 
-class _RuleCache(dict[Format, Way]):
+class _RuleCache(dict[Format, BoundPrimitive]):
     """Cache of a rule's results, by dtype of the operands."""
 
     __slots__ = ("name", "rule")
@@ -79,7 +78,7 @@ class _RuleCache(dict[Format, Way]):
     def __init__(self, name: str, rule: Rule) -> None:
         self.name, self.rule = name, rule
 
-    def __missing__(self, dtype: Format) -> Way:
+    def __missing__(self, dtype: Format) -> BoundPrimitive:
         primitive, within = self.rule(self.name, dtype)
         way = (None if primitive is None else TABLE[primitive], within)
         if dtype in INEXACT or within not in INEXACT:  # not cached for integers that become floats: that dtype is a setting
@@ -98,42 +97,42 @@ class Operation:
     aliases : further names in ``wf``
     fold : the function of ``wf`` that is the ufunc's ``reduce``
     body : makes the node from operands of any kind, if the rule is not enough
-    both : (a, b) -> common dtype of two arrays
+    promote_pair : (a, b) -> common dtype of two arrays
     """
 
-    __slots__ = ("aliases", "arity", "body", "both", "fold", "name", "operator", "rule", "ufunc", "ways")
+    __slots__ = ("aliases", "arity", "body", "fold", "name", "operator", "promote_pair", "rule", "ufunc", "bindings")
 
     def __init__(
         self, name: str, arity: int, rule: Rule, operator: str = "", ufunc: str | None = None, aliases: tuple[str, ...] = (),
-        fold: str = "", body: Callable[..., Node] | None = None, both: Callable[[Format, Format], Format] = promote,
+        fold: str = "", body: Callable[..., Node] | None = None, promote_pair: Callable[[Format, Format], Format] = promote,
     ) -> None:  # a dataclass would add 1 ms to the import
         self.name, self.arity, self.rule, self.operator = name, arity, rule, operator
         self.ufunc = name if ufunc is None else ufunc
-        self.aliases, self.fold, self.body, self.both = aliases, fold, body, both
-        self.ways = _RuleCache(name, rule)
+        self.aliases, self.fold, self.body, self.promote_pair = aliases, fold, body, promote_pair
+        self.bindings = _RuleCache(name, rule)
 
     def node(self, *xs: Any) -> Node:
         """Return the node for operands of any kind."""
         if self.body is not None:
             return self.body(self, *xs)
-        values, common_dtype = common(xs, self.both, formats.weak)
-        primitive, dtype = self.ways[common_dtype]
+        values, common_dtype = read_operands(xs, self.promote_pair, formats.weak)
+        primitive, dtype = self.bindings[common_dtype]
         nodes = [x if type(x) is Node and x.dtype is dtype else convert_operand(x, dtype) for x in values]
         return nodes[0] if primitive is None else bind(primitive, *nodes)
 
     def of(self, *nodes: Node) -> Node:
         """Return the node for nodes of one dtype."""
-        primitive, dtype = self.ways[nodes[0].dtype]
+        primitive, dtype = self.bindings[nodes[0].dtype]
         return nodes[0] if primitive is None else bind(primitive, *[cast(n, dtype) for n in nodes])
 
 
 # ---- rules
 
-def _same(name: str, dtype: Format) -> tuple[str | None, Format]:
+def _keep_dtype(name: str, dtype: Format) -> tuple[str | None, Format]:
     return name, dtype
 
 
-def floating(name: str, dtype: Format) -> tuple[str | None, Format]:
+def to_float(name: str, dtype: Format) -> tuple[str | None, Format]:
     return name, elementwise_float_format(dtype)
 
 
@@ -143,7 +142,7 @@ def floats_of(a: Format, b: Format) -> Format:
     return promote(elementwise_float_format(a), elementwise_float_format(b)) if formats.DEFAULT.wide else promote(a, b)
 
 
-def _numeric(name: str, dtype: Format) -> tuple[str | None, Format]:
+def _refuse_bool(name: str, dtype: Format) -> tuple[str | None, Format]:
     if dtype == BOOL:
         other = {"subtract": "^ or wf.logical_xor", "negative": "~ or wf.logical_not"}.get(name)
         raise DTypeError(f"{name}: the dtype bool has no {name}; {f'use {other}, or ' if other else ''}cast with .astype('int8')")
@@ -151,7 +150,7 @@ def _numeric(name: str, dtype: Format) -> tuple[str | None, Format]:
 
 
 def _identity(name: str, dtype: Format) -> tuple[str | None, Format]:
-    return None, _numeric(name, dtype)[1]
+    return None, _refuse_bool(name, dtype)[1]
 
 
 def _bool_as_int8(name: str, dtype: Format) -> tuple[str | None, Format]:
@@ -162,7 +161,7 @@ def _bool_as(other: str) -> Rule:
     return lambda name, dtype: (other if dtype == BOOL else name, dtype)
 
 
-def _of_floats(name: str, dtype: Format) -> tuple[str | None, Format]:
+def _skip_integers(name: str, dtype: Format) -> tuple[str | None, Format]:
     """Return the operand itself for integers and bools, which are whole already."""
     return name if dtype in INEXACT else None, dtype
 
@@ -171,31 +170,32 @@ def _absolute(name: str, dtype: Format) -> tuple[str | None, Format]:
     return None if dtype.kind in ("bool", "unsigned") else name, dtype
 
 
-def no_complex(name: str, dtype: Format) -> DTypeError:
+def complex_error(name: str, dtype: Format) -> DTypeError:
+    """Return the error for complex operands of a function of real numbers."""
     parts = "take wf.real(x), wf.imag(x) or wf.abs(x)"
     return DTypeError(f"{name}: the dtype is {dtype}, but {name} takes no complex numbers: {parts}")
 
 
-def _bits(name: str, dtype: Format) -> tuple[str | None, Format]:
+def _refuse_floats(name: str, dtype: Format) -> tuple[str | None, Format]:
     if dtype in formats.COMPLEX:
-        raise no_complex(name, dtype)
+        raise complex_error(name, dtype)
     if dtype in formats.FLOATS:
         raise DTypeError(f"{name}: integers are needed, but the dtype is {dtype}; cast with .astype('int64')")
     return name, INT8 if dtype == BOOL and "shift" in name else dtype
 
 
-def real(rule: Rule) -> Rule:
+def refuse_complex(rule: Rule) -> Rule:
     """Return a rule that refuses complex numbers, as NumPy does, although the primitive takes them."""
 
     def checked(name: str, dtype: Format) -> tuple[str | None, Format]:
         if dtype in formats.COMPLEX:
-            raise no_complex(name, dtype)
+            raise complex_error(name, dtype)
         return rule(name, dtype)
 
     return checked
 
 
-def _as(primitive: str, rule: Rule) -> Rule:
+def _use_primitive(primitive: str, rule: Rule) -> Rule:
     return lambda name, dtype: (primitive, rule(name, dtype)[1])
 
 
@@ -203,17 +203,17 @@ def _as(primitive: str, rule: Rule) -> Rule:
 
 def _combine_as_bool(operation: Operation, *xs: Any) -> Node:
     """Convert each operand to bool before it is combined, since dtypes need not promote."""
-    return bind(TABLE[operation.name], *(truth(as_node(x)) for x in xs))
+    return bind(TABLE[operation.name], *(is_nonzero(as_node(x)) for x in xs))
 
 
-def truth(node: Node) -> Node:
+def is_nonzero(node: Node) -> Node:
     """Return whether each element is not zero."""
     return node if node.dtype == BOOL else bind(TABLE["not_equal"], node, constant(0, node.dtype))
 
 
 def _exp2(operation: Operation, x: Any) -> Node:
     node = as_node(x)
-    node = cast(node, floating("", node.dtype)[1])
+    node = cast(node, to_float("", node.dtype)[1])
     return bind(TABLE["pow"], constant(2, node.dtype), node)
 
 
@@ -242,7 +242,7 @@ def _power(operation: Operation, x: Any, y: Any) -> Node:
     """Return ``x ** y``. ``x ** 2`` is ``x * x``, as in NumPy: cheaper and more exact. Integers have no negative powers."""
     if type(y) is TracedInt:
         y = y.told()
-    a, b = operands(x, y)
+    a, b = promote_operands(x, y)
     if type(y) is int or (type(y) is float and y in SHORT_POWERS):
         b = constant(y, b.dtype)  # the code of a power and its derivative depends on it
     if b.dtype not in formats.FLOATS and 0 not in a.shape:
@@ -272,7 +272,7 @@ _PYTHON = {
 
 def _compare(operation: Operation, x: Any, y: Any) -> Node:
     """Compare by value, as NumPy does: integers meet floats in float64, and a number out of range of the dtype is allowed."""
-    (a, b), dtype = common((x, y), formats.compared, formats.weak_compared)
+    (a, b), dtype = read_operands((x, y), formats.compared, formats.weak_compared)
     if dtype in INTEGERS and (is_int(a) or is_int(b)):
         number, array = (a, b) if is_int(a) else (b, a)
         if type(array) is Node and not dtype.least <= number <= dtype.greatest:
@@ -309,59 +309,59 @@ _INVERSE = ("asin", "acos", "atan", "asinh", "acosh", "atanh")
 _RECORDS = (
     # arithmetic
     Operation("add", 2, _bool_as("logical_or"), "add", fold="sum"),
-    Operation("subtract", 2, _numeric, "sub"),
+    Operation("subtract", 2, _refuse_bool, "sub"),
     Operation("multiply", 2, _bool_as("logical_and"), "mul", fold="prod"),
     Operation("divide", 2, lambda name, dtype: (name, quotient(dtype)), "truediv", aliases=("true_divide",)),
-    Operation("floor_divide", 2, real(_bool_as_int8), "floordiv"),
-    Operation("remainder", 2, real(_bool_as_int8), "mod", aliases=("mod",)),
+    Operation("floor_divide", 2, refuse_complex(_bool_as_int8), "floordiv"),
+    Operation("remainder", 2, refuse_complex(_bool_as_int8), "mod", aliases=("mod",)),
     Operation("pow", 2, _bool_as_int8, "pow", "power", ("power",), body=_power),
     Operation("maximum", 2, _bool_as("logical_or"), fold="max"),
     Operation("minimum", 2, _bool_as("logical_and"), fold="min"),
-    Operation("negative", 1, _numeric, "neg"),
+    Operation("negative", 1, _refuse_bool, "neg"),
     Operation("positive", 1, _identity, "pos"),
     Operation("abs", 1, _absolute, "abs", "absolute", ("absolute",)),
-    Operation("fabs", 1, real(_as("abs", floating))),
-    Operation("sign", 1, _numeric),
+    Operation("fabs", 1, refuse_complex(_use_primitive("abs", to_float))),
+    Operation("sign", 1, _refuse_bool),
     Operation("square", 1, _bool_as_int8),
-    Operation("sqrt", 1, floating),
-    Operation("reciprocal", 1, _same, body=_reciprocal),
-    Operation("stop_gradient", 1, _same, ufunc=""),
+    Operation("sqrt", 1, to_float),
+    Operation("reciprocal", 1, _keep_dtype, body=_reciprocal),
+    Operation("stop_gradient", 1, _keep_dtype, ufunc=""),
     # rounding
-    Operation("floor", 1, _of_floats),
-    Operation("ceil", 1, _of_floats),
-    Operation("trunc", 1, _of_floats),
-    Operation("rint", 1, _as("round", floating)),
+    Operation("floor", 1, _skip_integers),
+    Operation("ceil", 1, _skip_integers),
+    Operation("trunc", 1, _skip_integers),
+    Operation("rint", 1, _use_primitive("round", to_float)),
     # exponentials, logarithms, trigonometry
-    *(Operation(n, 1, floating) for n in ("exp", "expm1", "log", "log1p", "log2", "log10")),
-    Operation("exp2", 1, floating, body=_exp2),
-    Operation("logaddexp", 2, real(floating), both=floats_of),
-    *(Operation(n, 1, floating) for n in _TRIGONOMETRY),
-    *(Operation(n, 1, floating, ufunc=f"arc{n[1:]}", aliases=(f"arc{n[1:]}",)) for n in _INVERSE),
-    Operation("atan2", 2, real(floating), ufunc="arctan2", aliases=("arctan2",), both=floats_of),
-    Operation("hypot", 2, real(floating), both=floats_of),
+    *(Operation(n, 1, to_float) for n in ("exp", "expm1", "log", "log1p", "log2", "log10")),
+    Operation("exp2", 1, to_float, body=_exp2),
+    Operation("logaddexp", 2, refuse_complex(to_float), promote_pair=floats_of),
+    *(Operation(n, 1, to_float) for n in _TRIGONOMETRY),
+    *(Operation(n, 1, to_float, ufunc=f"arc{n[1:]}", aliases=(f"arc{n[1:]}",)) for n in _INVERSE),
+    Operation("atan2", 2, refuse_complex(to_float), ufunc="arctan2", aliases=("arctan2",), promote_pair=floats_of),
+    Operation("hypot", 2, refuse_complex(to_float), promote_pair=floats_of),
     # kinds and signs of numbers
-    Operation("copysign", 2, real(floating), both=floats_of),
-    Operation("nextafter", 2, real(floating), both=floats_of),
-    Operation("signbit", 1, _same, body=_signbit),
+    Operation("copysign", 2, refuse_complex(to_float), promote_pair=floats_of),
+    Operation("nextafter", 2, refuse_complex(to_float), promote_pair=floats_of),
+    Operation("signbit", 1, _keep_dtype, body=_signbit),
     *(Operation(n, 1, _bool_as_int8) for n in ("isnan", "isinf", "isfinite")),
     # comparisons and logic
-    Operation("equal", 2, _same, "eq", body=_compare),
-    Operation("not_equal", 2, _same, "ne", body=_compare),
-    Operation("less", 2, _same, "lt", body=_compare),
-    Operation("less_equal", 2, _same, "le", body=_compare),
-    Operation("greater", 2, _same, "gt", body=_compare),
-    Operation("greater_equal", 2, _same, "ge", body=_compare),
-    Operation("logical_and", 2, _same, fold="all", body=_combine_as_bool),
-    Operation("logical_or", 2, _same, fold="any", body=_combine_as_bool),
-    Operation("logical_xor", 2, _same, body=_combine_as_bool),
-    Operation("logical_not", 1, _same, body=_combine_as_bool),
+    Operation("equal", 2, _keep_dtype, "eq", body=_compare),
+    Operation("not_equal", 2, _keep_dtype, "ne", body=_compare),
+    Operation("less", 2, _keep_dtype, "lt", body=_compare),
+    Operation("less_equal", 2, _keep_dtype, "le", body=_compare),
+    Operation("greater", 2, _keep_dtype, "gt", body=_compare),
+    Operation("greater_equal", 2, _keep_dtype, "ge", body=_compare),
+    Operation("logical_and", 2, _keep_dtype, fold="all", body=_combine_as_bool),
+    Operation("logical_or", 2, _keep_dtype, fold="any", body=_combine_as_bool),
+    Operation("logical_xor", 2, _keep_dtype, body=_combine_as_bool),
+    Operation("logical_not", 1, _keep_dtype, body=_combine_as_bool),
     # bits
-    Operation("bitwise_and", 2, _bits, "and"),
-    Operation("bitwise_or", 2, _bits, "or"),
-    Operation("bitwise_xor", 2, _bits, "xor"),
-    Operation("bitwise_invert", 1, _bits, "invert", "invert", ("bitwise_not", "invert")),
-    Operation("bitwise_left_shift", 2, _bits, "lshift", "left_shift", ("left_shift",)),
-    Operation("bitwise_right_shift", 2, _bits, "rshift", "right_shift", ("right_shift",)),
+    Operation("bitwise_and", 2, _refuse_floats, "and"),
+    Operation("bitwise_or", 2, _refuse_floats, "or"),
+    Operation("bitwise_xor", 2, _refuse_floats, "xor"),
+    Operation("bitwise_invert", 1, _refuse_floats, "invert", "invert", ("bitwise_not", "invert")),
+    Operation("bitwise_left_shift", 2, _refuse_floats, "lshift", "left_shift", ("left_shift",)),
+    Operation("bitwise_right_shift", 2, _refuse_floats, "rshift", "right_shift", ("right_shift",)),
 )
 OPERATIONS: dict[str, Operation] = {o.name: o for o in _RECORDS}
 UFUNCS: dict[str, Operation] = {o.ufunc: o for o in _RECORDS if o.ufunc}
@@ -374,16 +374,16 @@ def _op(name: str, *nodes: Node) -> Node:
 
 
 def _as_floats(operation: Operation, *xs: Any) -> tuple[list[Node], Format]:
-    """Return operands as floats in the dtype of registers, and the dtype of the result."""
-    values, common_dtype = common(xs, operation.both, formats.weak)
+    """Return operands as floats, in the dtype in which the result is computed, and the dtype of the result."""
+    values, common_dtype = read_operands(xs, operation.promote_pair, formats.weak)
     dtype = operation.rule(operation.name, common_dtype)[1]
     return [cast(convert_operand(x, dtype), dtype.computed) for x in values], dtype
 
 
-def _ignoring_nan(name: str) -> Any:
+def _ignore_nan(name: str) -> Any:
     """Return a maximum or minimum that ignores a NaN beside a number."""
     def body(operation: Operation, x: Any, y: Any) -> Node:
-        a, b = operands(x, y)
+        a, b = promote_operands(x, y)
         both = OPERATIONS[name].of(a, b)
         if both.dtype not in INEXACT:
             return both
@@ -394,7 +394,7 @@ def _ignoring_nan(name: str) -> Any:
 
 def _fmod(operation: Operation, x: Any, y: Any) -> Node:
     """Return the remainder of a truncated division, which has the sign of the first operand."""
-    a, b = operands(x, y)
+    a, b = promote_operands(x, y)
     if a.dtype in formats.FLOATS:
         return _op("copysign", _op("remainder", _op("abs", a), _op("abs", b)), a)
     if a.dtype == BOOL:
@@ -407,7 +407,7 @@ def _fmod(operation: Operation, x: Any, y: Any) -> Node:
     return _op("where", other, _op("subtract", rest, b), rest)
 
 
-def _times(factor: float) -> Any:
+def _scale_by(factor: float) -> Any:
     def body(operation: Operation, x: Any) -> Node:
         (a,), dtype = _as_floats(operation, x)
         return cast(_op("multiply", a, constant(factor, a.dtype)), dtype)
@@ -416,7 +416,7 @@ def _times(factor: float) -> Any:
 
 
 def _cbrt(operation: Operation, x: Any) -> Node:
-    """Return a power with one Newton step, which makes the last digit exact."""
+    """Return the cube root: a power, whose last digit one Newton step makes exact."""
     (a,), dtype = _as_floats(operation, x)
     size = _op("abs", a)
     is_regular = _op("logical_and", _op("isfinite", a), _op("greater", size, constant(0, a.dtype)))
@@ -481,7 +481,8 @@ def _bitwise_count(operation: Operation, x: Any) -> Node:
 
 
 def _ldexp(operation: Operation, x: Any, y: Any) -> Node:
-    """Multiply by powers of two made from their bits: four times, enough from the smallest to the largest number."""
+    """Return ``x * 2**y``, multiplied by four powers of two whose bits are built from the exponent: four reach from the smallest
+    to the largest number."""
     value, power = as_node(x), as_node(y)
     if power.dtype == UINT64 or (power.dtype not in INTEGERS and power.dtype != BOOL):
         raise DTypeError(f"ldexp: x2 must hold integers below 2**63, but has dtype {power.dtype}; cast with .astype('int64')")
@@ -499,27 +500,27 @@ def _ldexp(operation: Operation, x: Any, y: Any) -> Node:
     return cast(result, value.dtype)
 
 
-def _wide(name: str, dtype: Format) -> tuple[str | None, Format]:
+def _at_least_float64(name: str, dtype: Format) -> tuple[str | None, Format]:
     return name, formats.FLOAT64 if dtype.alone else promote(dtype, formats.FLOAT64)
 
 
 def _float_power(operation: Operation, x: Any, y: Any) -> Node:
-    values, common_dtype = common((x, y), promote, formats.weak)
+    values, common_dtype = read_operands((x, y), promote, formats.weak)
     within = operation.rule(operation.name, common_dtype)[1]
     return OPERATIONS["pow"].of(*[convert_operand(v, within) for v in values])
 
 
-def _whole(name: str, dtype: Format) -> tuple[str | None, Format]:
+def _integers_only(name: str, dtype: Format) -> tuple[str | None, Format]:
     if dtype not in INTEGERS:
         raise DTypeError(f"{name}: integers are needed, but the dtype is {dtype}; cast with .astype('int64')")
     return name, dtype
 
 
 def _compute_in_numpy(operation: Operation, x: Any, y: Any) -> Node:
-    """Compute immediately in NumPy, whose integer loop has no primitive."""
-    a, b = operands(x, y)
+    """Return the result of NumPy, computed now: gcd and lcm loop over integers, for which there is no primitive."""
+    a, b = promote_operands(x, y)
     operation.rule(operation.name, a.dtype)
-    if two_shapes(a.shape, b.shape) is None:
+    if broadcast(a.shape, b.shape) is None:
         raise ShapeError(
             f"{operation.name}: shapes {a.shape}, {b.shape} do not broadcast: from the right, extents must be equal or 1"
         )
@@ -532,20 +533,20 @@ def _conjugate(name: str, dtype: Format) -> tuple[str | None, Format]:
 
 
 RECORDS = (
-    Operation("fmax", 2, OPERATIONS["maximum"].rule, body=_ignoring_nan("maximum")),
-    Operation("fmin", 2, OPERATIONS["minimum"].rule, body=_ignoring_nan("minimum")),
+    Operation("fmax", 2, OPERATIONS["maximum"].rule, body=_ignore_nan("maximum")),
+    Operation("fmin", 2, OPERATIONS["minimum"].rule, body=_ignore_nan("minimum")),
     Operation("fmod", 2, OPERATIONS["remainder"].rule, body=_fmod),
-    Operation("degrees", 1, real(floating), aliases=("rad2deg",), body=_times(180 / math.pi)),
-    Operation("radians", 1, real(floating), aliases=("deg2rad",), body=_times(math.pi / 180)),
-    Operation("cbrt", 1, real(floating), body=_cbrt),
-    Operation("logaddexp2", 2, real(floating), body=_logaddexp2, both=floats_of),
-    Operation("heaviside", 2, real(floating), body=_heaviside, both=floats_of),
-    Operation("ldexp", 2, real(floating), body=_ldexp),
-    Operation("float_power", 2, _wide, body=_float_power),
-    Operation("gcd", 2, _whole, body=_compute_in_numpy),
-    Operation("lcm", 2, _whole, body=_compute_in_numpy),
+    Operation("degrees", 1, refuse_complex(to_float), aliases=("rad2deg",), body=_scale_by(180 / math.pi)),
+    Operation("radians", 1, refuse_complex(to_float), aliases=("deg2rad",), body=_scale_by(math.pi / 180)),
+    Operation("cbrt", 1, refuse_complex(to_float), body=_cbrt),
+    Operation("logaddexp2", 2, refuse_complex(to_float), body=_logaddexp2, promote_pair=floats_of),
+    Operation("heaviside", 2, refuse_complex(to_float), body=_heaviside, promote_pair=floats_of),
+    Operation("ldexp", 2, refuse_complex(to_float), body=_ldexp),
+    Operation("float_power", 2, _at_least_float64, body=_float_power),
+    Operation("gcd", 2, _integers_only, body=_compute_in_numpy),
+    Operation("lcm", 2, _integers_only, body=_compute_in_numpy),
     Operation("conj", 1, _conjugate, ufunc="conjugate", aliases=("conjugate",)),
-    Operation("spacing", 1, real(floating), body=_spacing),
+    Operation("spacing", 1, refuse_complex(to_float), body=_spacing),
     Operation("bitwise_count", 1, OPERATIONS["bitwise_and"].rule, body=_bitwise_count),
 )
 OPERATIONS.update((o.name, o) for o in RECORDS)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.array.convert import NUMBERS, as_node, is_stripped, number_node, numpy_node, operands
-from weft.array.operations import OPERATIONS, SHORT_POWERS, Operation, floating, matmul
+from weft.array.convert import NUMBERS, as_node, is_stripped, number_node, numpy_node, promote_operands
+from weft.array.operations import OPERATIONS, SHORT_POWERS, Operation, matmul, to_float
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
 from weft.eager import implementations
 from weft.eager.apply import bind, joined
@@ -144,7 +144,7 @@ def call(name: str, arity: int) -> Callable[..., Any]:
     """
     if name not in _CALLS:
         base, array, scalar, wrap = _CLASSES
-        OPERATIONS[TABLE[name].name] = operation = Operation(name, arity, floating, ufunc="")
+        OPERATIONS[TABLE[name].name] = operation = Operation(name, arity, to_float, ufunc="")
         _install(base, array, scalar, wrap, operation)
     return _CALLS[name]
 
@@ -177,21 +177,21 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
                 return wrap(out)
         return NotImplemented if leaves_to_operand(other) else general(self, other)
 
-    general = deferring("matmul", lambda self, other: wrap(matmul(*operands(self, other))))
+    general = deferring("matmul", lambda self, other: wrap(matmul(*promote_operands(self, other))))
 
     def reflected(self: Any, other: Any) -> Any:
-        return NotImplemented if leaves_to_operand(other) else wrap(matmul(*operands(other, self)))
+        return NotImplemented if leaves_to_operand(other) else wrap(matmul(*promote_operands(other, self)))
 
     def in_place(self: Any, other: Any) -> Any:
         if leaves_to_operand_in_place(other, "matmul", "matmul"):
             return NotImplemented
-        return self._in_place(matmul(*operands(self, other)), "matmul in place")
+        return self._in_place(matmul(*promote_operands(self, other)), "matmul in place")
 
     return {"matmul": forward, "rmatmul": reflected, "imatmul": in_place}
 
 
 def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
-    ways, body = operation.ways, operation.body
+    bindings, body = operation.bindings, operation.body
     _SHORT[operation.name] = short = Short(1, lambda op, dtype: _unary_result(operation, op, dtype))
 
     def function(x: Any) -> Any:
@@ -202,7 +202,7 @@ def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callab
             return result
         if type(x) is array and body is None:
             node = x.node
-            primitive, dtype = ways[node.dtype]
+            primitive, dtype = bindings[node.dtype]
             if primitive is not None and dtype is node.dtype:
                 return wrap(bind(primitive, node))
         elif operation.operator and getattr(x, "weak", False):
@@ -261,8 +261,9 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         if type(x1) is not scalar:
             common_dtype = weak(type(x1), x2.node.dtype)
         else:
-            common_dtype = operation.both(x1.node.dtype, x2.node.dtype) if type(x2) is scalar else weak(type(x2), x1.node.dtype)
-        primitive, dtype = operation.ways[common_dtype]
+            dtype = x1.node.dtype
+            common_dtype = operation.promote_pair(dtype, x2.node.dtype) if type(x2) is scalar else weak(type(x2), dtype)
+        primitive, dtype = operation.bindings[common_dtype]
         if primitive is not op or not (_is_exact(a, dtype) and _is_exact(b, dtype)):
             return None
         kind = int if dtype in _LIMITS else float
@@ -387,7 +388,7 @@ def _is_exact(value: Any, dtype: Format) -> bool:
 def _unary_result(operation: Operation, op: Primitive, dtype: Format) -> Format | None:
     """Return the dtype of the result if the operation is one primitive, without casts, for operands of ``dtype``; else None."""
     try:
-        if operation.body is not None or operation.ways[dtype] != (op, dtype):
+        if operation.body is not None or operation.bindings[dtype] != (op, dtype):
             return None
     except DTypeError:
         return None
@@ -399,7 +400,7 @@ def _castless_dtypes(operation: Operation) -> dict[Format, Format]:
     op, out = TABLE[operation.name], {}
     for dtype in FORMATS.values():
         try:
-            castless = operation.ways[dtype] == (op, dtype)
+            castless = operation.bindings[dtype] == (op, dtype)
         except DTypeError:
             continue
         if castless and (operation.name != "pow" or dtype in FLOATS):  # integer powers are checked for negative exponents
@@ -501,7 +502,7 @@ def equality(operation: Any, slow: Callable[[Any, Any], Any], scalar: type) -> C
         if isinstance(other, _NON_NUMBERS):
             if type(self) is scalar:
                 return differs
-            return self._new(bind(TABLE["broadcast_to"], constant(differs, BOOL), shape=self.node.shape))
+            return self._wrap(bind(TABLE["broadcast_to"], constant(differs, BOOL), shape=self.node.shape))
         try:
             return slow(self, other)
         except (TypeError, ValueError) as error:
@@ -515,6 +516,6 @@ def equality(operation: Any, slow: Callable[[Any, Any], Any], scalar: type) -> C
         equal: Any = content != other if differs else content == other
         if not isinstance(equal, np.ndarray | np.bool_):
             return equal
-        return self._new(numpy_node(np.asarray(equal, bool)))
+        return self._wrap(numpy_node(np.asarray(equal, bool)))
 
     return compared

@@ -123,7 +123,7 @@ def _is_small_part(node: Node, path: ViewPath) -> bool:
 def _view_leaf(node: Node, path: ViewPath) -> Node | None:
     """Return the viewed part of a materialised node as a leaf: a copy if it is small, a window if it is contiguous, else None."""
     memory = None if _is_scattered(node, path) else memory_of(node)
-    view = None if memory is None else shown(memory, path)
+    view = None if memory is None else view_memory(memory, path)
     if memory is None or view is None:
         return None
     dtype = view_dtype(node.dtype, path)
@@ -364,7 +364,7 @@ def overlap(shape: Shape, dtype: Format, first: ViewPath, second: ViewPath) -> b
     """Return whether two views of an array of ``shape`` share an element; True if that is too hard to decide."""
     memory = unused_memory(shape, dtype)
     limit: Any = 10_000  # limit of NumPy's search, which is exponential
-    view, other_view = shown(memory, first), shown(memory, second)
+    view, other_view = view_memory(memory, first), view_memory(memory, second)
     if view is None or other_view is None:
         return True
     try:
@@ -373,7 +373,7 @@ def overlap(shape: Shape, dtype: Format, first: ViewPath, second: ViewPath) -> b
         return True
 
 
-def shown(memory: np.ndarray, path: ViewPath) -> np.ndarray | None:
+def view_memory(memory: np.ndarray, path: ViewPath) -> np.ndarray | None:
     """Return NumPy's view of ``memory`` along the path; None if NumPy would have to copy."""
     if _starts_at_run_time(path):
         return None

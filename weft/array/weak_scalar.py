@@ -92,7 +92,7 @@ class Number(TraceNumber):
         if digits is None:
             traced = self.run_time_number()
             return super().__round__() if traced is None else round(traced)
-        return number(as_node(Scalar.round(self._new(self._node), digits)), (round, (self, digits)))
+        return number(as_node(Scalar.round(self._wrap(self._node), digits)), (round, (self, digits)))
 
     def _weakly(self, operation: Operation, *xs: Any) -> Array:
         out = operation.of(*map(_exact_node, xs))

@@ -23,7 +23,7 @@ from weft.errors import DataError
 from weft.process import files
 from weft.process.files import user_cache_folder
 
-PACKED = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 MAX_RATIO = 1032  # largest expansion of a byte by deflate
 MAX_DIMENSIONS = 64
 
@@ -34,7 +34,7 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
     ``md5`` : the expected checksum of the unpacked bytes; "" skips the check
     """
     content = files.read(path, "idx file")
-    packed = content.startswith(PACKED)
+    packed = content.startswith(GZIP_MAGIC)
     try:
         reader: Any = gzip.GzipFile(fileobj=io.BytesIO(content)) if packed else io.BytesIO(content)
         head = reader.read(4)

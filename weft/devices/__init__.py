@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 
 from weft.devices.base import Device
-from weft.devices.names import device_number, named, why_not
+from weft.devices.names import canonical_name, device_number, why_not
 from weft.errors import DeviceError
 
 
@@ -46,15 +46,15 @@ def get_device(name: str = "cpu") -> Device:
         from weft.devices.cpu import DEVICE
 
         return DEVICE
-    if named(name) != name:
-        return get_device(named(name))
+    if canonical_name(name) != name:
+        return get_device(canonical_name(name))
     missing = why_not(name)
     if missing:
         raise DeviceError(f"device {name!r}: {missing}")
     if name != "gpu-sim":
-        from weft.devices.cuda.device import opened
+        from weft.devices.cuda.device import open_device
 
-        return opened(name, device_number(name))
+        return open_device(name, device_number(name))
     from weft.devices.cuda.simulated import SimulatedDevice
 
     return SimulatedDevice()

@@ -9,7 +9,7 @@ NAMES = ("cpu", "gpu-sim", "gpu")
 _CARD = re.compile(r"gpu:(0|[1-9][0-9]{0,2})")
 
 
-def named(name: Any) -> str:
+def canonical_name(name: Any) -> str:
     """Return the canonical name of a device, usable or not: "cpu" for "cpu:0", "gpu" for "gpu:0"."""
     if name in NAMES:
         return name
@@ -28,7 +28,7 @@ def named(name: Any) -> str:
 
 def why_not(name: str) -> str | None:
     """Return a sentence why a device cannot be used here, or None if it can. Does not load the device."""
-    name = named(name)
+    name = canonical_name(name)
     if name == "cpu":
         return None
     from weft.devices.cuda.cards import no_bindings, no_triton, why_no_card

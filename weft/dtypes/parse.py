@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import BOOL, COMPLEX64, COMPLEX128, DEFAULT, EVERY, FLOAT32, FLOAT64, FROM_NUMPY, INT64, Format
-from weft.errors import DTypeError, TraceError, short, told
+from weft.errors import DTypeError, TraceError, name_argument, short
 
 _COMMON_NAMES: dict[Any, Format] = {
     **EVERY, **FROM_NUMPY, **{f.numpy.type: f for f in EVERY.values()}, **{f: f for f in EVERY.values()},
@@ -32,8 +32,8 @@ def parse_dtype(dtype: Any) -> Format:
     numpy_dtype = stored(dtype)
     if not numpy_dtype.isnative:
         raise DTypeError(
-            f"{told(dtype)}weft holds no numbers in the other byte order, {numpy_dtype.str!r}: use {numpy_dtype.name!r} here. "
-            f"To write this order, use numpy.asarray(x).astype({numpy_dtype.str!r}); frombuffer, fromfile and asarray read it"
+            f"{name_argument(dtype)}weft holds no numbers in the other byte order, {numpy_dtype.str!r}: use {numpy_dtype.name!r} "
+            f"here. To write this order: numpy.asarray(x).astype({numpy_dtype.str!r}); frombuffer, fromfile and asarray read it"
         )
     return FROM_NUMPY[numpy_dtype]
 
@@ -47,10 +47,10 @@ def stored(dtype: Any) -> np.dtype:
     try:
         numpy_dtype = np.dtype(dtype)
     except TypeError:
-        raise DTypeError(f"{told(dtype)}{dtype!r} is not a dtype; weft has {', '.join(EVERY)}") from None
+        raise DTypeError(f"{name_argument(dtype)}{dtype!r} is not a dtype; weft has {', '.join(EVERY)}") from None
     if numpy_dtype.newbyteorder("=") in FROM_NUMPY:
         return numpy_dtype
-    raise DTypeError(f"{told(dtype)}weft has no dtype {numpy_dtype.name!r}; it has {', '.join(EVERY)}")
+    raise DTypeError(f"{name_argument(dtype)}weft has no dtype {numpy_dtype.name!r}; it has {', '.join(EVERY)}")
 
 
 def parse_any_byte_order(dtype: Any) -> Format:

@@ -99,7 +99,7 @@ def _make_plan(node: Node) -> _EagerPlan:
     return _EagerPlan(node.shape, node.dtype, specialise(bare), node.nbytes, params)
 
 
-def computed(node: Node) -> bool:
+def compute_if_small(node: Node) -> bool:
     """Compute a pending node if it is small work on materialised operands. Return whether the node has its value now."""
     limit = CONTEXT.eager_limit
     if not limit or node.nbytes > limit:

@@ -98,7 +98,7 @@ def _run_host(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> No
     try:
         _run_numpy(node, operands, out)
     except ValueError as error:
-        raise execute.refused(error, node.where or user_frame()) from None
+        raise execute.add_user_line(error, node.where or user_frame()) from None
 
 
 def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:

@@ -88,7 +88,7 @@ def proven(nodes: Iterable[Node]) -> None:
     materialise(requested)
 
 
-def noted(cell: Cell) -> None:
+def log_write(cell: Cell) -> None:
     """Record a cell's content in this thread's write log, if it has one, before the cell is written."""
     undo = WRITE_LOGS.get(get_ident())
     if undo is not None:

@@ -2,7 +2,7 @@
 
 The exporting function is Python code behind ctypes, which cannot leave an exception set. The slot therefore gets a few machine
 instructions that call it and raise the exception that it stored. On systems or processors that cannot run them, the slot gets the
-function itself, and a refusal by ``_exported`` becomes a SystemError.
+function itself, and a refusal by ``_export_memory`` becomes a SystemError.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CODE = {
 def _export(x: Any, view: int, flags: int) -> int:
     """``bf_getbuffer``: export the content's NumPy array. Python calls it through ctypes, so it must not raise."""
     try:
-        return _get_buffer(x._exported(flags), view, flags)
+        return _get_buffer(x._export_memory(flags), view, flags)
     except BaseException as error:
         ctypes.c_void_p.from_address(view + ctypes.sizeof(ctypes.c_void_p)).value = None  # Py_buffer.obj: nothing was exported
         for k, part in enumerate((type(error), error, error.__traceback__) if _CODE_ADDRESS else ()):
@@ -45,7 +45,7 @@ def _export(x: Any, view: int, flags: int) -> int:
 @_ReleaseBuffer
 def _release(x: int, view: int) -> None:
     """``bf_releasebuffer``: never called, since a view belongs to NumPy's array. If a class has this slot, ``numpy.frombuffer``
-    uses a memoryview; otherwise it requests plain bytes, which ``_exported`` refuses."""
+    uses a memoryview; otherwise it requests plain bytes, which ``_export_memory`` refuses."""
 
 
 def _address(function: Any) -> int:
@@ -71,7 +71,7 @@ def _map_code() -> int | None:
 
 
 def install(*classes: type) -> None:
-    """Let classes that have ``_exported`` export buffers; their later subclasses inherit that."""
+    """Let classes that have ``_export_memory`` export buffers; their later subclasses inherit that."""
     for kind in classes if sys.version_info < (3, 12) else ():
         slots = ctypes.c_size_t.from_address(id(kind) + _AS_BUFFER).value
         ctypes.c_void_p.from_address(slots).value = _CODE_ADDRESS or _address(_export)

@@ -33,7 +33,7 @@ class _Tensor(ctypes.Structure):
     )
 
 
-def exported(array: np.ndarray, kwargs: dict[str, Any]) -> Any:
+def export_array(array: np.ndarray, kwargs: dict[str, Any]) -> Any:
     """Return the result of ``__dlpack__(**kwargs)`` for a read-only array.
 
     Raises
@@ -76,7 +76,7 @@ def shared(x: Any) -> np.ndarray:
         The array cannot be shared.
     """
     try:
-        array = taken(x, copy=False)
+        array = import_array(x, copy=False)
     except ValueError as error:  # NumPy raises it if a copy is needed
         raise BufferError(f"from_dlpack: {error}") from None
     if not (array.flags.c_contiguous and array.flags.aligned):
@@ -87,7 +87,7 @@ def shared(x: Any) -> np.ndarray:
     return array
 
 
-def taken(x: Any, **options: Any) -> np.ndarray:
+def import_array(x: Any, **options: Any) -> np.ndarray:
     """Return the content of another library's array as a NumPy array, shared if NumPy can share it."""
     try:
         return np.from_dlpack(x, **options)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.array.convert import operands
+from weft.array.convert import promote_operands
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.functions.creation.fill import asarray, zeros
@@ -14,7 +14,7 @@ from weft.functions.shape.axes import flip, permute_dims
 from weft.functions.statistics.pad import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.settings import asked
+from weft.graph.primitives.settings import current_precision
 from weft.nn.module import Module, derive_variants, describe_variants, uniform_parameter
 from weft.nn.size_arguments import check_can_infer, each, extents, images, whole
 from weft.process.docstrings import complete_docs
@@ -64,7 +64,7 @@ def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: i
 
 def _bind(name: str, x: Node, w: Node, **params: Any) -> Node:
     try:
-        return bind(TABLE["conv_general"], x, w, **params, **asked(x.dtype))
+        return bind(TABLE["conv_general"], x, w, **params, **current_precision(x.dtype))
     except (ShapeError, DTypeError) as error:
         raise renamed(error, name) from None
 
@@ -76,7 +76,7 @@ def convolve(
     x, groups = asarray(x), whole(groups) or 0
     _check(name, x, w, spatial, w.shape[1] * groups if w.ndim > 1 else 0, groups)
     s, d = each(stride, spatial, f"{name}: stride", 1), each(dilation, spatial, f"{name}: dilation", 1)
-    a, b = operands(x, w)
+    a, b = promote_operands(x, w)
     axes = tuple(range(spatial + 2))
     y = _bind(
         name, a, b, stride=s, padding=_pads(padding, w.shape[2:], s, d, name), lhs_dilation=(1,) * spatial, rhs_dilation=d,
@@ -105,7 +105,7 @@ def transposed(
         flipped = flipped.reshape((groups, w.shape[0] // groups, w.shape[1], *kernel))
         flipped = permute_dims(flipped, (1, 0, *range(2, spatial + 3))).reshape((w.shape[0] // groups, -1, *kernel))
     pads = tuple((e * (k - 1) - q, e * (k - 1) - q + o) for k, e, q, o in zip(kernel, d, p, extra, strict=True))
-    a, b = operands(x, flipped)
+    a, b = promote_operands(x, flipped)
     extents = [
         (n - 1) * step + low + high - e * (k - 1) + 1
         for n, step, (low, high), e, k in zip(x.shape[2:], s, pads, d, kernel, strict=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.array.convert import operands
+from weft.array.convert import promote_operands
 from weft.eager.apply import bind
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.settings import asked
+from weft.graph.primitives.settings import current_precision
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.size_arguments import check_can_infer, extents
 from weft.process.docstrings import complete_docs
@@ -44,8 +44,8 @@ def linear(x: Any, weight: Array, bias: Array | None = None) -> Array:
         hint = f"(weight is {weight.shape})" + ("; flatten images first" if x.ndim == 4 else "")
         raise ShapeError(f"linear: x has shape {x.shape}, its last dimension must be in_features = {weight.shape[1]} {hint}")
     _check_bias("linear", bias, weight.shape[0])
-    a, w = operands(x, weight)
-    y = wrap(bind(TABLE["dot_general"], a, w, contract=((x.ndim - 1,), (1,)), batch=((), ()), **asked(a.dtype)))
+    a, w = promote_operands(x, weight)
+    y = wrap(bind(TABLE["dot_general"], a, w, contract=((x.ndim - 1,), (1,)), batch=((), ()), **current_precision(a.dtype)))
     return y if bias is None else y + bias
 
 
@@ -78,8 +78,9 @@ def bilinear(input1: Any, input2: Any, weight: Array, bias: Array | None = None)
     if (input1.shape[-1], input2.shape[-1]) != weight.shape[1:]:
         raise ShapeError(f"bilinear: inputs {input1.shape} and {input2.shape} must end in in1 and in2 of weight {weight.shape}")
     _check_bias("bilinear", bias, weight.shape[0])
-    a, w = operands(input1, weight)
-    half = wrap(bind(TABLE["dot_general"], a, w, contract=((input1.ndim - 1,), (1,)), batch=((), ()), **asked(a.dtype)))
+    a, w = promote_operands(input1, weight)
+    contract, precision = ((input1.ndim - 1,), (1,)), current_precision(a.dtype)
+    half = wrap(bind(TABLE["dot_general"], a, w, contract=contract, batch=((), ()), **precision))
     y = (half * input2.reshape((*input2.shape[:-1], 1, input2.shape[-1]))).sum(axis=-1)
     return y if bias is None else y + bias
 

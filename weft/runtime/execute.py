@@ -205,7 +205,7 @@ def _find_place(graph: Graph, name: str, where: Any) -> tuple[int, ...]:
 def _index_error(fault: IndexFault, places: list[Place], graph: Graph) -> IndexError:
     """Return the IndexError of a fault with the line of this graph, which may differ from the graph that was compiled."""
     site, path = places[fault.site]
-    return told(fault, site, _where(graph, path, site.where))
+    return make_index_error(fault, site, _where(graph, path, site.where))
 
 
 def _where(graph: Graph, path: tuple[int, ...], default: Any) -> Any:
@@ -220,10 +220,10 @@ def _step_error(error: ValueError, places: list[Place], graph: Graph) -> ValueEr
     """Return the error of a step in NumPy with the line of this graph."""
     step = error.step  # type: ignore[attr-defined]
     path = next((path for candidate, path in places if candidate is step), None)
-    return error if path is None else refused(error, _where(graph, path, step.where))
+    return error if path is None else add_user_line(error, _where(graph, path, step.where))
 
 
-def refused(error: ValueError, where: Any) -> ValueError:
+def add_user_line(error: ValueError, where: Any) -> ValueError:
     """Return NumPy's error with the user's line added: ``Singular matrix (train.py:12)``."""
     try:
         return type(error)(f"{error} ({user_line(where)})")
@@ -231,7 +231,7 @@ def refused(error: ValueError, where: Any) -> ValueError:
         return error
 
 
-def told(fault: IndexFault, site: Any, where: Any) -> IndexError:
+def make_index_error(fault: IndexFault, site: Any, where: Any) -> IndexError:
     """Return NumPy's error for an index out of range, with the user's line. ``fault.index`` counts from the front."""
     index = fault.index
     if index < 0:

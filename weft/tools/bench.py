@@ -11,7 +11,7 @@ from weft.errors import DeviceError, amount, seconds
 from weft.placement.device_figures import Machine, machine
 from weft.runtime import execute
 from weft.runtime.context import CONTEXT
-from weft.tools.profile_session import Session, Work, called, check_call, in_notebook, name_of, restore_arrays, works
+from weft.tools.profile_session import Session, Work, check_call, in_notebook, list_work, name_of, restore_arrays, time_call
 
 BUDGET = 0.5  # seconds for the timed calls, if ``repeat`` is not given
 MOST_CALLS = 1000
@@ -129,18 +129,18 @@ def bench(f: Callable, *args: Any, repeat: int | None = None, show: bool = True,
             session.recording = True
             for _ in range(2):
                 session.runs = []
-                called(f, args, kwargs, arrays)
+                time_call(f, args, kwargs, arrays)
                 counts.append([run.unit for run in session.runs])
         device = execute.device()
         limits = machine(device.name) if isinstance(device, Measuring) else None  # None for gpu-sim
-        works_by_unit = {unit: works(unit.program, unit.fused, limits or _UNKNOWN) for call in counts for unit in call}
+        works_by_unit = {unit: list_work(unit.program, unit.fused, limits or _UNKNOWN) for call in counts for unit in call}
         first, work = ([step for unit in call for step in works_by_unit[unit]] for call in counts)
         _check_work(name, first, work)
-        call_seconds = min(called(f, args, kwargs, arrays) for _ in range(2)) * 1e-9
+        call_seconds = min(time_call(f, args, kwargs, arrays) for _ in range(2)) * 1e-9
         count = repeat if repeat is not None else int(min(MOST_CALLS, max(3, BUDGET / max(call_seconds, 1e-7))))
         for _ in range(max(2, count // 10)):
-            called(f, args, kwargs, arrays)
-        least = min(called(f, args, kwargs, arrays) for _ in range(count)) * 1e-9
+            time_call(f, args, kwargs, arrays)
+        least = min(time_call(f, args, kwargs, arrays) for _ in range(count)) * 1e-9
     arithmetic, memory, floor = 0.0, 0.0, 0.0
     for step in work:
         a, m = step.floor(limits or _UNKNOWN)

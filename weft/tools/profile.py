@@ -452,7 +452,7 @@ def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = Tru
     with sessions.Session() as session:  # raises now if a profile is not possible
         pass
     with sessions.restore_arrays(f, args, kwargs) as arrays:
-        times = sessions.measured(session, functools.partial(sessions.called, f, args, kwargs, arrays), repeat, BUDGET)
+        times = sessions.measure_calls(session, functools.partial(sessions.time_call, f, args, kwargs, arrays), repeat, BUDGET)
     result = _evaluate(sessions.name_of(f), session, *times)
     if show and not sessions.in_notebook():
         print(result)
@@ -463,7 +463,7 @@ def _evaluate(
     name: str, session: sessions.Session, wholes: list[int], timed: list[int], runs: list[list[sessions.Run]],
 ) -> Profile:
     limits = machine()
-    works_of = functools.cache(lambda unit: sessions.works(unit.program, unit.fused, limits))
+    works_of = functools.cache(lambda unit: sessions.list_work(unit.program, unit.fused, limits))
     steps = report.steps_of(runs, works_of)
     inside = sum(s.seconds for s in steps)
     outside = min(ns - sum(t for run in ran for _, t in run.times) for ns, ran in zip(timed, runs, strict=True)) * 1e-9

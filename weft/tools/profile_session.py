@@ -33,7 +33,7 @@ from weft.nn.module_tree import CALL_HOOK
 from weft.placement.device_figures import Machine
 from weft.runtime import execute
 from weft.runtime.context import CONTEXT
-from weft.runtime.execute import refused, told
+from weft.runtime.execute import add_user_line, make_index_error
 from weft.schedule.build import built
 from weft.schedule.fuse import Fused
 from weft.schedule.fusion_graph import strip
@@ -44,7 +44,7 @@ from weft.transforms.jit import Jitted
 from weft.transforms.reach import closure_contents, names_in
 from weft.transforms.tree import structure_changed
 
-_ONE = threading.Lock()  # one session at a time: two would time each other
+_SESSION_LOCK = threading.Lock()  # one session at a time: two would time each other
 
 
 def timing_device() -> Timing:
@@ -102,7 +102,7 @@ class Session:
             raise TraceError(f"{self.tool}: not inside jit, grad, vmap, a model's summary or another profile; call it outside")
         if self.timed:
             timing_device()
-        _ONE.acquire()
+        _SESSION_LOCK.acquire()
         CONTEXT.profiler, CALL_HOOK.watch, ORIGIN.layer = self, self._module, ""
         set_node_marking(True)
         structure_changed()  # jitted functions leave their fast path, and so use their twins
@@ -111,7 +111,7 @@ class Session:
     def __exit__(self, *exc: object) -> None:
         CONTEXT.profiler, CALL_HOOK.watch, ORIGIN.layer = None, None, None
         set_node_marking(False)
-        _ONE.release()
+        _SESSION_LOCK.release()
 
     def executable(self, graph: Graph) -> Callable[..., list[Any]]:
         """Return the executable of a graph that records its runs. Replaces ``weft.runtime.execute.executable``."""
@@ -129,11 +129,11 @@ class Session:
                 out = unit.run(inputs, held)
             except IndexFault as fault:
                 site = sites(unit.program)[fault.site]
-                raise told(fault, site, site.where) from None
+                raise make_index_error(fault, site, site.where) from None
             except ValueError as error:
                 if not hasattr(error, "step"):
                     raise
-                raise refused(error, error.step.where) from None
+                raise add_user_line(error, error.step.where) from None
             if self.recording:
                 self.runs.append(Run(unit, unit.run.times() if self.timed else []))
             return out
@@ -246,8 +246,8 @@ def mark_origins(graph: Graph) -> Graph:
     return Graph([copies[n] for n in graph.inputs], [copies[n] for n in graph.outputs])
 
 
-SETTLE = 2  # uncounted calls before each round, in which arrays change owners and caches fill
-MOST_OBJECTS = 100_000  # objects visited by ``reached``
+WARM_UP_CALLS = 2  # uncounted calls before each round, in which arrays change owners and caches fill
+MAX_OBJECTS = 100_000  # objects visited by ``reached``
 
 
 def check_call(tool: str, f: Any, repeat: Any) -> None:
@@ -266,12 +266,12 @@ def restore_arrays(f: Callable, args: tuple, kwargs: dict[str, Any]) -> Iterator
 
     State that the first call creates, such as an optimizer's, stays as this call left it.
     """
-    arrays = reached(f, args, kwargs)
+    arrays = find_arrays(f, args, kwargs)
     evaluate(arrays)
     saved = [(array, array._node) for array in arrays]
     try:
-        called(f, args, kwargs, arrays)
-        reached_arrays = reached(f, args, kwargs)
+        time_call(f, args, kwargs, arrays)
+        reached_arrays = find_arrays(f, args, kwargs)
         if not {id(a) for a in reached_arrays} <= {id(a) for a in arrays}:
             arrays = reached_arrays
             evaluate(arrays)
@@ -296,7 +296,7 @@ def in_notebook() -> bool:
     return Console().is_jupyter
 
 
-def called(f: Callable, args: tuple, kwargs: dict[str, Any], reached: Sequence[Array]) -> int:
+def time_call(f: Callable, args: tuple, kwargs: dict[str, Any], reached: Sequence[Array]) -> int:
     """Call ``f``, materialise its results and the arrays that it wrote, and return the time in nanoseconds."""
     begin = time.perf_counter_ns()
     out = f(*args, **kwargs)
@@ -306,7 +306,7 @@ def called(f: Callable, args: tuple, kwargs: dict[str, Any], reached: Sequence[A
     return time.perf_counter_ns() - begin
 
 
-def measured(
+def measure_calls(
     session: Session, call: Callable[[], int], repeat: int | None, budget: float,
 ) -> tuple[list[int], list[int], list[list[Run]]]:
     """Time ``call`` outside and inside the session, in alternating groups, for about ``budget`` seconds.
@@ -321,11 +321,11 @@ def measured(
     runs: list[list[Run]] = []
     for r in range(rounds):  # alternate, so that a busy moment of the machine affects both
         share = count * (r + 1) // rounds - count * r // rounds
-        for _ in range(SETTLE if call_seconds < 0.5 else 1):
+        for _ in range(WARM_UP_CALLS if call_seconds < 0.5 else 1):
             call()
         wholes += [call() for _ in range(share)]
         with session:
-            for _ in range(SETTLE if r else SETTLE + 1):
+            for _ in range(WARM_UP_CALLS if r else WARM_UP_CALLS + 1):
                 call()
             session.recording = True
             for _ in range(share):
@@ -336,14 +336,14 @@ def measured(
     return wholes, timed, runs
 
 
-def reached(*roots: Any) -> list[Array]:
+def find_arrays(*roots: Any) -> list[Array]:
     """Return every Array that is not a view and can be reached from ``roots`` or the random state."""
     from weft.functions.random import state
 
     arrays: dict[int, Array] = {}
     seen: dict[int, Any] = {}
     stack: list[Any] = [*roots, state._HIDDEN_STREAM.key, state._HIDDEN_STREAM.base]
-    while stack and len(seen) < MOST_OBJECTS:
+    while stack and len(seen) < MAX_OBJECTS:
         item = stack.pop()
         if item is None or isinstance(item, int | float | str | bytes | type | types.ModuleType | np.ndarray) or id(item) in seen:
             continue
@@ -392,7 +392,7 @@ class Work:
         return self.flops / peak, self.bytes / machine.bandwidth_at(self.bytes // self.length)
 
 
-def works(program: Program, fused: list[Fused], machine: Machine) -> list[Work]:
+def list_work(program: Program, fused: list[Fused], machine: Machine) -> list[Work]:
     """Return the work of each step of the program."""
     lines: dict[Any, str] = {}
     remaining = iter(fused)
@@ -454,7 +454,7 @@ def _loop(scan: Node, machine: Machine) -> Work:
     """Return the work of a loop: the body's work times the steps. Nodes without a layer belong to the loop's layer."""
     program, fused = built(scan.params["body"].graph)
     length = min(scan.params["length"], EXPECTED_STEPS) if is_dynamic(scan) else scan.params["length"]
-    body = works(program, fused, machine)
+    body = list_work(program, fused, machine)
     _, _, layer, phase = own = _origin(scan)
     parts: dict[Origin, float] = {}
     for work in body:

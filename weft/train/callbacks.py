@@ -188,13 +188,13 @@ class BestWeights:
         name, self.decided = self._name(validated), self.watched(validated)
         value, by = state[name], sign(name, self.mode)
         if self.best is None or by * value < by * self.score or self.score != self.score:
-            self.best, self.number, self.score = copied(state.model), state.epoch, value
+            self.best, self.number, self.score = copy_arrays(state.model), state.epoch, value
             state.history.best = state.epoch
             if self.path is not None:
                 write_atomically(self.path, pack(self.best), "BestWeights")
 
     def on_end(self, state: State) -> None:
-        self.last = copied(state.model)
+        self.last = copy_arrays(state.model)
         if self.at_end and self.best is not None:
             self.restore(state.model)
 
@@ -230,7 +230,7 @@ class BestWeights:
         self.best = {n.removeprefix("best/"): a for n, a in state.items() if n.startswith("best/")} or None
 
 
-def copied(model: Module) -> dict[str, np.ndarray]:
+def copy_arrays(model: Module) -> dict[str, np.ndarray]:
     """Return copies of a model's arrays, including buffers, as NumPy arrays."""
     return {name: a.numpy().copy() for name, a in model.arrays().items()}
 

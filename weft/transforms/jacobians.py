@@ -62,7 +62,7 @@ def jacfwd(fun: Callable, argnums: Argnums = 0, has_aux: bool = False, holomorph
     array([[3., 0., 1.],
            [0., 3., 2.]], dtype=float32)
     """
-    return _jacobian(fun, argnums, has_aux, holomorphic, "jacfwd", _columns)
+    return _jacobian(fun, argnums, has_aux, holomorphic, "jacfwd", _forward_blocks)
 
 
 def jacrev(fun: Callable, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False) -> Callable[..., Any]:
@@ -76,7 +76,7 @@ def jacrev(fun: Callable, argnums: Argnums = 0, has_aux: bool = False, holomorph
     array([[3., 0., 1.],
            [0., 3., 2.]], dtype=float32)
     """
-    return _jacobian(fun, argnums, has_aux, holomorphic, "jacrev", _rows)
+    return _jacobian(fun, argnums, has_aux, holomorphic, "jacrev", _reverse_blocks)
 
 
 def hessian(fun: Callable, argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False) -> Callable[..., Any]:
@@ -141,7 +141,7 @@ def _unit_vectors(slots: Sequence[Node]) -> dict[Node, Batched]:
     return out
 
 
-def _evaluated(nodes: Sequence[Node | None], slots: Sequence[Node], like: Sequence[Node]) -> list[Node]:
+def _evaluate_at_unit_vectors(nodes: Sequence[Node | None], slots: Sequence[Node], like: Sequence[Node]) -> list[Node]:
     """Return linear nodes for all unit vectors: matrices with a row for each vector. like : of their shapes; None is zero"""
     total = sum(s.size for s in slots)
     found = iter(batch([n for n in nodes if n is not None], _unit_vectors(slots)))
@@ -153,21 +153,21 @@ def _evaluated(nodes: Sequence[Node | None], slots: Sequence[Node], like: Sequen
     return out
 
 
-def _columns(e: Evaluated) -> list[list[Node]]:
+def _forward_blocks(e: Evaluated) -> list[list[Node]]:
     """Return the blocks of the Jacobian from one forward walk."""
     slots = [input_leaf(v.shape, v.dtype) for v in e.variables]
     _, changes = forward(e.nodes, dict(zip(e.variables, slots, strict=True)))
-    whole = [call.permute(x, axes=(1, 0)) for x in _evaluated(changes, slots, e.nodes)]
+    whole = [call.permute(x, axes=(1, 0)) for x in _evaluate_at_unit_vectors(changes, slots, e.nodes)]
     return [_split(x, 1, [(*n.shape, *v.shape) for v in e.variables], e.variables) for x, n in zip(whole, e.nodes, strict=True)]
 
 
-def _rows(e: Evaluated) -> list[list[Node]]:
+def _reverse_blocks(e: Evaluated) -> list[list[Node]]:
     """Return the blocks of the Jacobian from one backward walk."""
     slots = [input_leaf(n.shape, n.dtype) for n in e.nodes]
     pulled = use_up(backward(e.nodes, slots, e.variables), e.variables)
     parts = [
         _split(x, 0, [(*n.shape, *v.shape) for n in e.nodes], e.nodes)
-        for x, v in zip(_evaluated(pulled, slots, e.variables), e.variables, strict=True)
+        for x, v in zip(_evaluate_at_unit_vectors(pulled, slots, e.variables), e.variables, strict=True)
     ]
     return [[p[k] for p in parts] for k in range(len(e.nodes))]
 

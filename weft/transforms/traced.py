@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, ndarray, own, standing_for, wrap
+from weft.array import Array, Scalar, make_placeholder, ndarray, own, wrap
 from weft.array.convert import as_node, numpy_node
 from weft.array.numpy_methods import lies
 from weft.array.views import ViewPath, map_starts, overlap
@@ -297,7 +297,7 @@ def trace(
             else:
                 shape, dtype, strides = forms[k]  # type: ignore[misc]
                 places[k] = input_leaf(shape, dtype)
-                handles.append(standing_for(leaf, places[k], strides))
+                handles.append(make_placeholder(leaf, places[k], strides))
                 cells[k] = handle_of[id(leaf)] = handles[-1]
         inner.made[:] = [weakref.ref(h) for h in (*handles, *cells.values()) if isinstance(h, Array) and h._trace is inner]
         args, kwargs = rebuild(handles)
@@ -453,7 +453,7 @@ def _assemble(
 def materialise_argument(array: Any) -> Array:
     """Return the argument as an Array with a buffer: materialise a pending Array, copy a NumPy array."""
     if not isinstance(array, Array):
-        return standing_for(array, as_node(array), lies(array)) if isinstance(array, np.ndarray) else wrap(as_node(array))
+        return make_placeholder(array, as_node(array), lies(array)) if isinstance(array, np.ndarray) else wrap(as_node(array))
     node = array.node
     if node.value is None:
         materialise((node,))

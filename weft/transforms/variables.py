@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, standing_for, wrap
+from weft.array import Array, make_placeholder, wrap
 from weft.array.convert import as_node, cast
 from weft.array.numpy_methods import lies
 from weft.dtypes.api import is_inexact
@@ -69,7 +69,7 @@ class Argument:
                 self.swapped.append((leaf, node, fresh))
                 passed.append(leaf)
             else:
-                handle = standing_for(leaf, fresh, lies(leaf))
+                handle = make_placeholder(leaf, fresh, lies(leaf))
                 if isinstance(leaf, Array):
                     self.copies.append((leaf, handle, fresh))
                 passed.append(handle)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weft.array import Array, standing_for, wrap
+from weft.array import Array, make_placeholder, wrap
 from weft.array.convert import as_node
 from weft.array.numpy_methods import lies
 from weft.eager.materialise import look, proven
@@ -159,7 +159,7 @@ def _map_argument(
         if not same:
             example = input_leaf(node.shape[:axis] + node.shape[axis + 1 :], node.dtype)
             mapping[example] = (node, axis)
-            handle = standing_for(leaf, example, lies(leaf, axis)) if example.shape else wrap(example)
+            handle = make_placeholder(leaf, example, lies(leaf, axis)) if example.shape else wrap(example)
             mapped.append(_Mapped(leaf, axis, handle, example, what))
         out.append(same[0] if same else mapped[-1].handle)
     return unflatten(structure, out)

@@ -11,7 +11,7 @@ from learner.layers import LAYERS, Conv, Layer, Middle, Output, Pool, there
 from learner.learning import PerLayer, Scores, prepared, report, still, train_error
 from weft import nn
 from weft.array import Array
-from weft.devices.names import named
+from weft.devices.names import canonical_name
 from weft.eager.materialise import evaluate
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
@@ -335,7 +335,7 @@ class LayerManager:
 
 def _name(mode: Any) -> Any:
     """Return a mode as the manager keeps it: "gpu:0" is "gpu"."""
-    return mode if mode == "auto" else named(mode)
+    return mode if mode == "auto" else canonical_name(mode)
 
 
 def _device(mode: str) -> str:

@@ -222,7 +222,7 @@ class CardDevice(PrintingDevice):
             self._cache.write(name, note, b"")
 
 
-def opened(name: str, number: int) -> CardDevice:
+def open_device(name: str, number: int) -> CardDevice:
     """Open a card of this machine.
 
     Raises

@@ -13,7 +13,7 @@ import numpy as np
 from weft.devices.base import ChoosesByMeasuring, Device
 from weft.dtypes.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, Format
 from weft.graph.node import Graph, Node
-from weft.graph.primitives.settings import given
+from weft.graph.primitives.settings import precision_params
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.schedule.build import build
 
@@ -87,7 +87,7 @@ def _chain(device: Device, length: int) -> Callable[[], Any]:
 
 
 def _matmul(a: Node, b: Node, precision: str = "float32") -> Node:
-    return bind(TABLE["dot_general"], a, b, contract=((1,), (0,)), batch=((), ()), **given(precision))
+    return bind(TABLE["dot_general"], a, b, contract=((1,), (0,)), batch=((), ()), **precision_params(precision))
 
 
 def _product(device: Device, stored: Format, accum: Format, precision: str, n: int, repeat: int) -> float:

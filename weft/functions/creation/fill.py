@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, ndarray, own, wrap
-from weft.array.convert import assigned, common, is_foreign, number_node, refuse_subclass, shared_node
+from weft.array.convert import assigned, is_foreign, number_node, read_operands, refuse_subclass, shared_node
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INT64, INTEGERS, Format
 from weft.dtypes.parse import check_like, layout, parse_dtype
@@ -17,7 +17,7 @@ from weft.eager.peek import made
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support import arguments
 from weft.functions.support.arguments import broadcast, cast, create_on_device, node, op, reshaped, shape_tuple, unbound, whole
-from weft.interop.dlpack import shared, taken
+from weft.interop.dlpack import import_array, shared
 from weft.process.docstrings import complete_module
 from weft.runtime.traced_int import asked, computed
 
@@ -204,7 +204,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         return result
     if device is not None:
         return create_on_device("from_dlpack", device, partial(from_dlpack, copy=copy), x)
-    return own(shared_node(shared(x)) if copy is False else node(taken(x), "from_dlpack"))
+    return own(shared_node(shared(x)) if copy is False else node(import_array(x), "from_dlpack"))
 
 
 def _filled(value: Any, shape: Any, dtype: Any, order: Any, function: str, device: Any, like: Any) -> Array:
@@ -616,9 +616,9 @@ def linspace(
         values = _evenly_spaced(first, last, by, count, endpoint and count > 1)
         step: Any = by if gaps > 0 else math.nan
     else:
-        promoted = common((start, stop), formats.promote, formats.weak)[1]
+        promoted = read_operands((start, stop), formats.promote, formats.weak)[1]
         result_form = (promoted if promoted in FLOATS else DEFAULT.real) if dtype is None else parse_dtype(dtype)
-        a, b = (arguments.held(x, FLOAT64, "linspace", name) for x, name in ((start, "start"), (stop, "stop")))
+        a, b = (arguments.convert_for_write(x, FLOAT64, "linspace", name) for x, name in ((start, "start"), (stop, "stop")))
         shape = arguments.broadcast_shapes("linspace", a.shape, b.shape)
         low, high = (reshaped(broadcast(n, shape), (1, *shape)) for n in (a, b))
         wide = op("divide", op("subtract", high, low), number_node(float(max(gaps, 1)), FLOAT64))
@@ -664,7 +664,7 @@ def _default_format(*operands: Any) -> Format:
     """Return the default format of the result: complex, or promoted from the arguments if the default float is float64."""
     if not DEFAULT.wide:
         return FLOAT64 if _has_64_bit_array(*operands) else DEFAULT.real
-    promoted = common(operands, formats.promote, formats.weak)[1]
+    promoted = read_operands(operands, formats.promote, formats.weak)[1]
     return promoted if promoted in INEXACT else DEFAULT.real
 
 
@@ -703,9 +703,9 @@ def logspace(
     [1.0, 10.0, 100.0]
     """
     work_form = COMPLEX128 if _has_complex(start, stop, base) else FLOAT64
-    first, last, root = start, stop, arguments.held(base, work_form, "logspace", "base")
+    first, last, root = start, stop, arguments.convert_for_write(base, work_form, "logspace", "base")
     if root.shape:  # base broadcasts with start and stop; the samples run along an axis of their own
-        nodes = [arguments.held(x, work_form, "logspace", name) for x, name in ((start, "start"), (stop, "stop"))]
+        nodes = [arguments.convert_for_write(x, work_form, "logspace", name) for x, name in ((start, "start"), (stop, "stop"))]
         ndim = len(arguments.broadcast_shapes("logspace", *(n.shape for n in nodes), root.shape))
         first, last, wide = (wrap(reshaped(n, (1,) * (ndim - len(n.shape)) + n.shape)) for n in (*nodes, root))
         axis = arguments.axis_index(axis, ndim + 1, "logspace")
@@ -741,9 +741,9 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     [1.0, 10.0, 100.0, 1000.0]
     """
     work_form = COMPLEX128 if _has_complex(start, stop) or (dtype is not None and parse_dtype(dtype) in COMPLEX) else FLOAT64
-    low, high = (arguments.held(x, work_form, "geomspace", name) for x, name in ((start, "start"), (stop, "stop")))
+    low, high = (arguments.convert_for_write(x, work_form, "geomspace", name) for x, name in ((start, "start"), (stop, "stop")))
     for name, x in (("start", low), ("stop", high)):
-        content = arguments.seen(x, "geomspace", name)
+        content = arguments.read_if_known(x, "geomspace", name)
         if content is not None and not content.all():
             raise ValueError(f"geomspace: {name} must not be zero, but is {short(start if x is low else stop)}")
     sign = op("sign", low)  # dividing by it makes the first number positive, and real if it was complex

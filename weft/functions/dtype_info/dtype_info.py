@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, like, wrap
+from weft.array import Array, Scalar, wrap, wrap_like
 from weft.array.convert import is_argument
-from weft.devices.names import named, usable
+from weft.devices.names import canonical_name, usable
 from weft.dtypes.api import ALL, COMPLEX, int64, isdtype, result_type
 from weft.dtypes.formats import COMPLEX as PAIRS
 from weft.dtypes.formats import DEFAULT, EVERY, FLOATS, FROM_NUMPY, INEXACT, promote
@@ -21,7 +21,7 @@ from weft.eager import implementations
 from weft.eager.policy import is_enabled
 from weft.errors import DTypeError, name_numpy_errors, short
 from weft.functions.creation.fill import array, asarray
-from weft.functions.support.arguments import cast, cast_by, create_on_device, held, node, several, unbound
+from weft.functions.support.arguments import as_list, cast, cast_by, convert_for_write, create_on_device, node, unbound
 from weft.graph.primitives.table import input_leaf
 from weft.process.docstrings import complete_module
 from weft.runtime import execute
@@ -70,11 +70,11 @@ def astype(
     if rounding != "nearest":
         from weft.functions.random.state import rounded
 
-        return like(x, rounded(node(x, "astype"), form, rounding, key))
+        return wrap_like(x, rounded(node(x, "astype"), form, rounding, key))
     if not isinstance(x, Array) or x.weak:
-        return like(x, held(x, form, "astype", "x"))
+        return wrap_like(x, convert_for_write(x, form, "astype", "x"))
     value = x.node
-    return like(x, cast(value, form)) if copy or value.dtype != form else x
+    return wrap_like(x, cast(value, form)) if copy or value.dtype != form else x
 
 
 def copy(a: Any, order: Any = None, subok: bool = False) -> Array:
@@ -94,7 +94,7 @@ def copy(a: Any, order: Any = None, subok: bool = False) -> Array:
     [1.0, 1.0]
     """
     layout(order, "copy")
-    return like(a, node(a, "copy", "a"))
+    return wrap_like(a, node(a, "copy", "a"))
 
 
 def scalar_of(dtype: np.dtype, x: Any, imag: Any = None) -> Array:
@@ -299,7 +299,7 @@ def mintypecode(typechars: Any, typeset: Any = "GDFgdf", default: str = "d") -> 
     >>> wf.mintypecode(["d", "f", "D"])
     'D'
     """
-    items = several(typechars, "mintypecode", "typechars")
+    items = as_list(typechars, "mintypecode", "typechars")
     letters = [c if isinstance(c, str) and len(c) == 1 else _type_code(c) for c in items]
     with name_numpy_errors("mintypecode"):
         return np.mintypecode(letters, typeset, default)
@@ -396,7 +396,7 @@ class Info:
 def _check_device(function: str, device: Any) -> None:
     """Raise an error if the device does not exist. All devices have the same dtypes."""
     try:
-        named("cpu" if device is None else device)
+        canonical_name("cpu" if device is None else device)
     except ValueError as error:
         raise ValueError(f"{function}: {error}") from None
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import common, convert_operand, numpy_node, operands
-from weft.array.operations import OPERATIONS, no_complex
+from weft.array.convert import convert_operand, numpy_node, promote_operands, read_operands
+from weft.array.operations import OPERATIONS, complex_error
 from weft.dtypes import formats
 from weft.dtypes.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INTEGERS, UINT8, elementwise_float_format, weak_compared
 from weft.dtypes.parse import layout, parse_dtype
@@ -68,7 +68,7 @@ def clip(
     bounds = [(name, bound) for name, bound in (("min", min), ("max", max)) if bound is not None]
     if not bounds:
         return finish(value, out, "clip")
-    value, *limits = operands(a, *[bound for _, bound in bounds])
+    value, *limits = promote_operands(a, *[bound for _, bound in bounds])
     for (name, _), limit in zip(bounds, limits, strict=True):
         try:
             value = bind(TABLE["maximum" if name == "min" else "minimum"], value, limit)
@@ -154,7 +154,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     >>> wf.isclose(wf.array([1.0, 2.0]), wf.array([1.0, 2.1])).tolist()
     [True, False]
     """
-    pair, dtype = common((a, b), formats.compared, weak_compared)
+    pair, dtype = read_operands((a, b), formats.compared, weak_compared)
     a, b = (convert_operand(n, dtype if dtype in formats.INEXACT else FLOAT64) for n in pair)
     try:
         distance = op("abs", op("subtract", a, b))
@@ -176,7 +176,7 @@ def _tolerance_node(tolerance: Any, argument: str, dtype: formats.Format) -> Nod
     is_list = isinstance(tolerance, list | tuple)
     if not is_list and type(arguments.check_real(tolerance, "isclose", argument)) in arguments.NUMBERS:
         return number(tolerance, dtype)
-    return arguments.held(tolerance, dtype, "isclose", argument)
+    return arguments.convert_for_write(tolerance, dtype, "isclose", argument)
 
 
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
@@ -327,7 +327,7 @@ def real_if_close(a: Any, tol: float = 100) -> Array:
     value = asarray(a)
     if value.node.dtype not in COMPLEX:
         return value
-    elements = arguments.looked(value, "real_if_close", "a")
+    elements = arguments.read_now(value, "real_if_close", "a")
     bound = tol * np.finfo(elements.real.dtype).eps if tol > 1 else tol
     return wrap(op("real", value.node)) if bool((np.abs(elements.imag) < bound).all()) else value
 
@@ -509,7 +509,7 @@ def frexp(
     """
     value = _read_operand("frexp", x, dtype, casting)
     if value.dtype in COMPLEX:
-        raise no_complex("frexp", value.dtype)
+        raise complex_error("frexp", value.dtype)
     exponent = _exponent(value)
     mantissa = OPERATIONS["ldexp"].node(wrap(value), wrap(op("negative", exponent)))  # its derivative is that power of two
     results = zip((mantissa, cast(exponent, formats.INT32)), _parse_outs("frexp", out, order), strict=True)
@@ -533,7 +533,7 @@ def fix(x: Any, out: Array | None = None) -> Array:
 def _is_signed_infinity(function: str, x: Any, below: bool, out: Any) -> Array:
     value = wrap(node(x, function))
     if value.node.dtype in COMPLEX:
-        raise no_complex(function, value.node.dtype)
+        raise complex_error(function, value.node.dtype)
     if value.node.dtype not in FLOATS:
         return finish(ufuncs.isinf(value).node, out, function)
     negative = ufuncs.signbit(value)

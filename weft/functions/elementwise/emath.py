@@ -16,7 +16,7 @@ from weft.array.convert import exact_operands
 from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, DEFAULT, FLOAT32, INEXACT, Format, complex_format
 from weft.dtypes.formats import floating as floating_form
 from weft.functions.elementwise import ufuncs
-from weft.functions.support.arguments import NUMBERS, cast, floating, looked, named, node, number
+from weft.functions.support.arguments import NUMBERS, cast, floating, named, node, number, read_now
 from weft.process.docstrings import complete_module
 
 __all__ = ["arccos", "arcsin", "arctanh", "log", "log10", "log2", "logn", "power", "sqrt"]
@@ -25,7 +25,7 @@ __all__ = ["arccos", "arcsin", "arctanh", "log", "log10", "log2", "logn", "power
 def _cast_if_outside(function: str, x: Any, outside: Callable[[np.ndarray], Any], argument: str = "x") -> Array:
     """Return ``x``, cast to complex if an element is outside the domain of real results."""
     value = node(x, function, argument)
-    if value.dtype in COMPLEX or not np.any(outside(looked(x, function, argument))):
+    if value.dtype in COMPLEX or not np.any(outside(read_now(x, function, argument))):
         return wrap(value)
     return wrap(cast(value, _complex_dtype(value.dtype)))
 
@@ -120,9 +120,9 @@ def power(x: Any, p: Any) -> Array:
     [0.5, 0.25]
     """
     base, times = map(wrap, exact_operands(x, p))
-    if np.any(_ignore_complex(looked(base, "power", "x")) < 0):
+    if np.any(_ignore_complex(read_now(base, "power", "x")) < 0):
         base = _cast_if_outside("power", base, _is_negative)
-    if np.any(_ignore_complex(looked(times, "power", "p")) < 0):
+    if np.any(_ignore_complex(read_now(times, "power", "p")) < 0):
         times = wrap(floating(times.node))
     return ufuncs.pow(base, times)
 

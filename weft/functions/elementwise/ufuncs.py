@@ -97,7 +97,8 @@ def asked(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
     nodes = [x if type(x) in arguments.NUMBERS else node(x, "out") for x in xs]
     if any(isinstance(n, Node) and n.dtype in INEXACT for n in nodes):
         return result
-    return ask(*(wrap(cast(n, FLOAT64) if isinstance(n, Node) else arguments.held(n, FLOAT64, "out", "x")) for n in nodes))
+    convert = arguments.convert_for_write
+    return ask(*(wrap(cast(n, FLOAT64) if isinstance(n, Node) else convert(n, FLOAT64, "out", "x")) for n in nodes))
 
 
 def special(
@@ -206,9 +207,9 @@ def reduce(
         if len(axes) > 1 and operation.name != "gcd":
             raise ValueError(f"{name}: axis={axis} must be one axis, because {operation.name} depends on the order")
         options = {"initial": initial, "where": where}
-        options = {k: arguments.looked(v, name, k) for k, v in options.items() if v is not (True if k == "where" else None)}
+        options = {k: arguments.read_now(v, name, k) for k, v in options.items() if v is not (True if k == "where" else None)}
         return finish(_fold_in_numpy("reduce", operation, value, axis=axes, keepdims=keepdims, **options), out, name)
-    start = None if initial is None else arguments.held(initial, value.dtype, name, "initial")
+    start = None if initial is None else arguments.convert_for_write(initial, value.dtype, name, "initial")
     neutral = start if identity is None else cast(node(identity, name), value.dtype)  # does not change the others
     if where is not True:
         mask = broadcast(cast(node(where, name, "where"), BOOL), value.shape)

@@ -159,10 +159,10 @@ def _resize(function: str, value: Node, places: Sequence[int], sizes: Sequence[i
 def _parse_axes(function: str, value: Node, s: Any, axes: Any) -> tuple[tuple[int, ...], list[int | None]]:
     """Return the transformed axes and the requested length of each; None stands for the axis's own length."""
     ndim = len(value.shape)
-    sizes = None if s is None else [arguments.whole(n, function, "s") for n in arguments.several(s, function, "s")]
+    sizes = None if s is None else [arguments.whole(n, function, "s") for n in arguments.as_list(s, function, "s")]
     if axes is None:
         axes = range(ndim) if sizes is None else range(ndim - len(sizes), ndim)
-    places = tuple(arguments.axis_index(a, ndim, function, "axes") for a in arguments.several(axes, function, "axes"))
+    places = tuple(arguments.axis_index(a, ndim, function, "axes") for a in arguments.as_list(axes, function, "axes"))
     if not places:
         raise AxisError(f"{function}: at least one axis is needed")
     if sizes is None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import array_operands, common, numpy_node, operands
+from weft.array.convert import array_operands, numpy_node, promote_operands, read_operands
 from weft.array.indexing import broadcast_value, check_bounds, check_pending_indices
 from weft.dtypes.formats import BOOL, INT64, Format, holds, promote, same_kind, weak
 from weft.errors import DTypeError, ShapeError
@@ -83,7 +83,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     value, axis = arguments.flat_axis(value, axis, "delete")
     extent = value.shape[axis]
     gone = _positions("delete", obj, axis, extent, extent - 1)
-    return wrap(arguments.gathered(value, numpy_node(np.delete(np.arange(extent), gone)), axis))
+    return wrap(arguments.take_slices(value, numpy_node(np.delete(np.arange(extent), gone)), axis))
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
@@ -105,7 +105,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     at = _positions("insert", obj, axis, extent, extent)
     if at.ndim > 1:
         raise ShapeError(f"insert: obj has shape {at.shape}; a number or one dimension is needed")
-    inserted, count = arguments.held(values, value.dtype, "insert", "values"), at.size
+    inserted, count = arguments.convert_for_write(values, value.dtype, "insert", "values"), at.size
     if count == 1:  # all values along the axis are inserted here
         inserted = reshaped(inserted, (1,) * (len(shape) - len(inserted.shape)) + inserted.shape)
         if not at.ndim:  # if obj is a number, the first axis of values is the axis of insertion, as in NumPy
@@ -118,7 +118,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     except ShapeError:
         raise ShapeError(f"insert: values have shape {inserted.shape}, but the inserted slices have shape {wide}") from None
     order = np.insert(np.arange(extent), at, np.arange(extent, extent + count))
-    return wrap(arguments.gathered(op("concat", value, inserted, axis=axis), numpy_node(order), axis))
+    return wrap(arguments.take_slices(op("concat", value, inserted, axis=axis), numpy_node(order), axis))
 
 
 def resize(a: Any, new_shape: Any) -> Array:
@@ -172,7 +172,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     if not isinstance(trim, str) or trim.lower() not in ("f", "b", "fb", "bf"):
         raise ValueError(f"trim_zeros: trim={trim!r} must be 'f', 'b' or 'fb'")
     (value,) = arrays("trim_zeros", filt=filt)
-    content = arguments.looked(value, "trim_zeros", "filt")
+    content = arguments.read_now(value, "trim_zeros", "filt")
     axes = range(content.ndim) if axis is None else arguments.axis_tuple(axis, content.ndim, "trim_zeros")
     index: list[Any] = [slice(None)] * content.ndim
     places = np.nonzero(content) if content.ndim else ()
@@ -217,7 +217,7 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
     step = shape[1] + 1 if len(shape) == 2 else 1 + int(np.cumprod(shape[:-1]).sum())
     stop = None if len(shape) > 2 or wrap else shape[1] * shape[1]
     places = np.arange(math.prod(shape))[:stop:step]
-    values = arguments.held(val, a.node.dtype, "fill_diagonal", "val")
+    values = arguments.convert_for_write(val, a.node.dtype, "fill_diagonal", "val")
     if 0 in values.shape:
         return
     line = resize(values, places.size) if values.shape else finish(values)
@@ -255,7 +255,7 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
     if not arguments.may_cast(source, target_form, casting, "copyto"):
         operand = repr(src) if type(src) in (int, float, complex) else source.name
         raise DTypeError(f"copyto: src is {operand}, dst {target_form.name}: casting={casting!r} does not allow this conversion")
-    values = arguments.held(src, target_form, "copyto", "src")
+    values = arguments.convert_for_write(src, target_form, "copyto", "src")
     if where is True:
         dst[...] = wrap(values)
     else:
@@ -277,7 +277,7 @@ def _casting_dtype(x: Any, dtype: Format) -> Format:
     floats counts as ``dtype`` if that is at least as wide as the default.
     """
     kind = type(x)
-    (operand,), form = common((x,), promote, weak)
+    (operand,), form = read_operands((x,), promote, weak)
     if kind in (int, float, complex):
         return dtype if same_kind(form, dtype) or (kind is int and dtype.kind == "unsigned") else form
     return dtype if type(operand) is np.ndarray and holds(dtype, form) else form
@@ -291,7 +291,7 @@ def _convert_safely(x: Any, dtype: Format, function: str, argument: str) -> Node
     source = node(x, function, argument).dtype if array or bool(getattr(operand, "shape", ())) else dtype
     if not arguments.may_cast(source, dtype, "safe", function):
         raise DTypeError(f"{function}: {argument} has dtype {source}, which {dtype} cannot hold safely; cast with .astype first")
-    return arguments.held(x, dtype, function, argument)
+    return arguments.convert_for_write(x, dtype, function, argument)
 
 
 def putmask(a: Array, mask: Any, values: Any) -> None:
@@ -385,7 +385,7 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     """
     value = _check_target("put", a, "a").node
     index = arguments.integer_node(ind, "put", "ind", bools=True)
-    updates = arguments.held(v, value.dtype, "put", "v")
+    updates = arguments.convert_for_write(v, value.dtype, "put", "v")
     if not index.size or not updates.size:
         return
     places = check_bounds("put", ind, reshaped(index, (index.size,)), value.size, 0, mode)
@@ -419,13 +419,13 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
     >>> wf.select([x < 2, x > 2], [x, x * 10], -1).tolist()
     [0, 1, -1, 30, 40]
     """
-    conditions, choices = arguments.several(condlist, "select", "condlist"), arguments.several(choicelist, "select", "choicelist")
+    conditions, choices = arguments.as_list(condlist, "select", "condlist"), arguments.as_list(choicelist, "select", "choicelist")
     if len(conditions) != len(choices) or not conditions:
         raise ShapeError(f"select: {len(conditions)} conditions and {len(choices)} choices; give equally many, and at least one")
     for k, c in enumerate(conditions):
         if node(c, "select", f"condlist[{k}]").dtype != BOOL:
             raise DTypeError(f"select: condlist[{k}] must hold bools, but has dtype {node(c, 'select').dtype}")
-    *values, last = operands(*choices, default)
+    *values, last = promote_operands(*choices, default)
     result = wrap(last)
     for condition, value in zip(reversed(conditions), reversed(values), strict=True):
         result = where(condition, wrap(value), result)
@@ -462,7 +462,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     listed = isinstance(condlist, list | tuple) or getattr(condlist, "ndim", 0) > 0
     many = listed and len(condlist) > 0 and (np.ndim(condlist[0]) > 0 or not value.ndim)
     conditions = [cast(node(c, "piecewise", "condlist"), BOOL) for c in (condlist if many else [condlist])]
-    pieces = arguments.several(funclist, "piecewise", "funclist")
+    pieces = arguments.as_list(funclist, "piecewise", "funclist")
     if len(pieces) not in (len(conditions), len(conditions) + 1):
         raise ShapeError(f"piecewise: {len(pieces)} functions are given for {len(conditions)} conditions; as many, or one more")
 
@@ -479,7 +479,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         masks.append(op("logical_not", any_mask))
     result = zeros_like(value)
     for mask, piece in zip(masks, pieces, strict=True):
-        part = arguments.held(evaluate(piece), value.node.dtype, "piecewise", "funclist")
+        part = arguments.convert_for_write(evaluate(piece), value.node.dtype, "piecewise", "funclist")
         if part.shape in ((), value.shape) and (callable(piece) or not part.shape):
             result = where(wrap(mask), wrap(part), result)
         else:  # one number per selected element
@@ -508,7 +508,7 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     [10, 2, 30]
     """
     index = arguments.integer_node(a, "choose", "a", bools=True)
-    values = operands(*list(choices)) if len(choices) else ()
+    values = promote_operands(*list(choices)) if len(choices) else ()
     if not values:
         raise ShapeError("choose: choices is empty; give at least one array")
     if not isinstance(a, Array) and mode == "raise" and np.less(np.asarray(a), 0).any():
@@ -542,7 +542,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None 
     >>> wf.compress([True, False, True], wf.array([1, 2, 3])).tolist()
     [1, 3]
     """
-    mask = arguments.looked(condition, "compress", "condition")
+    mask = arguments.read_now(condition, "compress", "condition")
     if mask.ndim != 1:
         raise ShapeError(f"compress: condition has shape {mask.shape}; a vector is needed")
     return take(a, np.flatnonzero(mask), axis, out)

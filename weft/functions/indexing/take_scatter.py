@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array, ndarray, wrap
 from weft.array.convert import numpy_node
 from weft.array.indexing import check_bounds, check_pending_indices
-from weft.array.operations import truth
+from weft.array.operations import is_nonzero
 from weft.dtypes.formats import BOOL, DEFAULT, INT64
 from weft.dtypes.parse import check_like, layout, parse_dtype, to_tuple
 from weft.errors import DTypeError, ShapeError, short
@@ -57,7 +57,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
     value, index = node(a, "take", "a"), arguments.integer_node(indices, "take", bools=True)
     value, axis = arguments.flat_axis(value, axis, "take", numbers=True)
     index = check_bounds("take", indices, index, value.shape[axis], axis, mode)
-    return finish(arguments.gathered(value, index, axis), out, "take")
+    return finish(arguments.take_slices(value, index, axis), out, "take")
 
 
 def _full_indices(
@@ -146,7 +146,7 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: int | None = -1,
     if not isinstance(arr, Array):
         raise DTypeError(f"put_along_axis: arr must be a weft Array, not {type(arr).__name__}: it is written to")
     value, places, shape = _full_indices("put_along_axis", arr.node, indices, axis, mode)
-    updates = broadcast(arguments.held(values, value.dtype, "put_along_axis", "values"), shape)
+    updates = broadcast(arguments.convert_for_write(values, value.dtype, "put_along_axis", "values"), shape)
     check_pending_indices(places)
     result = op("scatter", value, updates, *places, axes=tuple(range(len(shape))), mode="set")
     arr[...] = wrap(reshaped(result, arr.shape))
@@ -206,7 +206,7 @@ def _scatter(function: str, how: str, x: Any, indices: Any, updates: Any, axes: 
     where = _axes(value, places, axes, function)
     lead = arguments.broadcast_shapes(function, *(p.shape for p in places))
     shape = lead + tuple(n for a, n in enumerate(value.shape) if a not in where)
-    values = arguments.held(updates, value.dtype, function, "updates")
+    values = arguments.convert_for_write(updates, value.dtype, function, "updates")
     if arguments.broadcast_shapes(function, values.shape, shape) != shape:
         raise ShapeError(f"{function}: updates have shape {values.shape}, but the indexed slices have shape {shape}")
     places = _bounded(function, value, index_arrays, places, where, mode)
@@ -292,7 +292,7 @@ def nonzero(a: Any) -> tuple[Array, ...]:
     value = node(a, "nonzero", "a")
     if not value.shape:
         raise ShapeError("nonzero: a has no dimensions; reshape it to (1,) first")
-    return tuple(wrap(numpy_node(i)) for i in np.nonzero(wrap(truth(value)).numpy()))
+    return tuple(wrap(numpy_node(i)) for i in np.nonzero(wrap(is_nonzero(value)).numpy()))
 
 
 def argwhere(a: Any) -> Array:
@@ -310,7 +310,7 @@ def argwhere(a: Any) -> Array:
     >>> wf.argwhere(wf.array([[0, 5], [7, 0]])).tolist()
     [[0, 1], [1, 0]]
     """
-    return wrap(numpy_node(np.argwhere(wrap(truth(node(a, "argwhere", "a"))).numpy())))
+    return wrap(numpy_node(np.argwhere(wrap(is_nonzero(node(a, "argwhere", "a"))).numpy())))
 
 
 def flatnonzero(a: Any) -> Array:
@@ -323,7 +323,7 @@ def flatnonzero(a: Any) -> Array:
     >>> wf.flatnonzero(wf.array([[0, 5], [7, 0]])).tolist()
     [1, 2]
     """
-    return wrap(numpy_node(np.flatnonzero(wrap(truth(node(a, "flatnonzero", "a"))).numpy())))
+    return wrap(numpy_node(np.flatnonzero(wrap(is_nonzero(node(a, "flatnonzero", "a"))).numpy())))
 
 
 def extract(condition: Any, arr: Any) -> Array:
@@ -342,7 +342,7 @@ def extract(condition: Any, arr: Any) -> Array:
     >>> wf.extract(arr > 2, arr).tolist()
     [5, 7]
     """
-    mask = wrap(truth(node(condition, "extract", "condition"))).numpy()
+    mask = wrap(is_nonzero(node(condition, "extract", "condition"))).numpy()
     return take(arr, np.flatnonzero(mask))
 
 
@@ -563,7 +563,7 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Arr
     if not callable(mask_func):
         raise DTypeError(f"mask_indices: mask_func must be a function of an array and k, not {short(mask_func)}")
     ones = arguments.from_numpy(np.ones((extent, extent), np.int64))
-    first, second = np.nonzero(arguments.looked(mask_func(ones, k), "mask_indices"))
+    first, second = np.nonzero(arguments.read_now(mask_func(ones, k), "mask_indices"))
     return arguments.from_numpy(first), arguments.from_numpy(second)
 
 
@@ -683,7 +683,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     [2, 3]
     """
     extents, steps = _extents_and_strides("ravel_multi_index", dims, order)
-    index_arrays = tuple(arguments.several(multi_index, "ravel_multi_index", "multi_index"))
+    index_arrays = tuple(arguments.as_list(multi_index, "ravel_multi_index", "multi_index"))
     if len(index_arrays) != len(extents):
         raise ShapeError(f"ravel_multi_index: {len(index_arrays)} index arrays are given for {len(extents)} dimensions")
     modes = mode if isinstance(mode, tuple) else (mode,) * len(extents)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array.convert import operands
+from weft.array.convert import promote_operands
 from weft.dtypes.formats import BOOL
 from weft.functions.indexing.take_scatter import nonzero
 from weft.functions.support.arguments import cast, finish, node, op
@@ -40,7 +40,7 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
         return nonzero(condition)
     if x1 is None or x2 is None:
         raise ValueError("where: give both x1 and x2, or neither")
-    a, b = operands(x1, x2)
+    a, b = promote_operands(x1, x2)
     return finish(op("where", cast(node(condition, "where", "condition"), BOOL), a, b))
 
 

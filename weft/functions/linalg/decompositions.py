@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import exact_operands, operands
+from weft.array.convert import exact_operands, promote_operands
 from weft.array.operations import matmul as product
 from weft.dtypes.formats import COMPLEX, FLOAT64, INEXACT, INT64, Format
 from weft.dtypes.parse import to_tuple
@@ -274,8 +274,8 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
     >>> wf.linalg.multi_dot([wf.ones((2, 9)), wf.ones((9, 1)), wf.ones((1, 3))]).tolist()
     [[9.0, 9.0, 9.0], [9.0, 9.0, 9.0]]
     """
-    operand_list = arguments.several(arrays, "multi_dot", "arrays")
-    nodes = list(operands(*operand_list)) if len(operand_list) > 1 else []
+    operand_list = arguments.as_list(arrays, "multi_dot", "arrays")
+    nodes = list(promote_operands(*operand_list)) if len(operand_list) > 1 else []
     if not nodes:
         raise ValueError("multi_dot: at least two arrays are needed")
     if len(nodes) == 2:
@@ -324,7 +324,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     >>> wf.linalg.cross(wf.array([1, 0, 0]), wf.array([0, 1, 0])).tolist()
     [0, 0, 1]
     """
-    a, b = operands(x1, x2)
+    a, b = promote_operands(x1, x2)
     for value, name in ((a, "x1"), (b, "x2")):
         if value.shape[arguments.axis_index(axis, len(value.shape), "cross")] != 3:
             raise ShapeError(f"cross: {name} has shape {value.shape}; 3 elements along axis {axis} are needed")
@@ -364,7 +364,7 @@ def solve(a: Any, b: Any) -> Array:
     >>> wf.linalg.solve(wf.array([[2.0, 0.0], [0.0, 4.0]]), wf.array([2.0, 2.0])).tolist()
     [1.0, 0.5]
     """
-    left, right = operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
+    left, right = promote_operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
     vector = len(right.shape) == 1
     if vector:
         check("solve", left, True, "a")
@@ -490,7 +490,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     >>> wf.round(wf.linalg.lstsq(a, b).x, 3).tolist()
     [2.0, 1.0]
     """
-    left, right = operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
+    left, right = promote_operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
     if not (rcond is None or isinstance(rcond, int | float | np.number)):
         raise DTypeError(f"lstsq: rcond must be a number, not {short(rcond)}")
     if len(left.shape) != 2 or len(right.shape) not in (1, 2):
@@ -559,7 +559,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     >>> wf.linalg.tensorsolve(wf.eye(6).reshape(2, 3, 6), wf.ones((2, 3))).shape
     (6,)
     """
-    left, right = operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
+    left, right = promote_operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
     if axes is not None:
         moved = arguments.axis_tuple(axes, len(left.shape), "tensorsolve", "axes")
         left = permuted(left, [*(d for d in range(len(left.shape)) if d not in moved), *moved])

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, ndarray, operations, wrap
-from weft.array.convert import array_operands, operands
+from weft.array.convert import array_operands, promote_operands
 from weft.array.indexing import resolve_scalar_indices
-from weft.array.operations import contracted
+from weft.array.operations import contract_axes
 from weft.dtypes.formats import BOOL, FLOATS, INT64, INTEGERS, summed
 from weft.dtypes.parse import layout, parse_dtype, read_integers, to_tuple
 from weft.eager.peek import peek
@@ -20,7 +20,7 @@ from weft.functions.elementwise.ufuncs import describe
 from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, finish, node, number, op, permuted, reshaped, try_numpy, unbound, whole
-from weft.graph.primitives.settings import asked
+from weft.graph.primitives.settings import current_precision
 from weft.process.docstrings import complete_module
 
 
@@ -243,7 +243,7 @@ def _multiply_pair(a: tuple[Node, str], b: tuple[Node, str], needed: set[str]) -
     labels = "".join((*batch, *x_free, *y_free))
     if contract:
         axes = [tuple(tuple(s.index(c) for c in group) for s in (x_labels, y_labels)) for group in (contract, batch)]
-        return op("dot_general", x, y, contract=axes[0], batch=axes[1], **asked(x.dtype)), labels
+        return op("dot_general", x, y, contract=axes[0], batch=axes[1], **current_precision(x.dtype)), labels
     x = permuted(x, tuple(x_labels.index(c) for c in (*batch, *x_free)))
     y = permuted(y, tuple(y_labels.index(c) for c in (*batch, *y_free)))
     x = reshaped(x, (*x.shape, *(1 for _ in y_free)))
@@ -423,7 +423,7 @@ def matmul(
     """
     if dtype is not None or axes is not None or casting != "same_kind" or order != "K":
         return arguments.call_gufunc("matmul", order, operations.matmul, x1, x2, out, dtype, casting, axes)
-    return finish(operations.matmul(*operands(x1, x2)), out, "matmul")
+    return finish(operations.matmul(*promote_operands(x1, x2)), out, "matmul")
 
 
 def _is_matmul(a: Any, b: Any, most: int) -> bool:
@@ -460,7 +460,7 @@ def dot(a: Any, b: Any, out: Array | None = None) -> Array:
         return finish(op("multiply", a, b), out, "dot")
     inside = max(len(b.shape) - 2, 0)
     _check_extents("dot", a, b, (len(a.shape) - 1,), (inside,))
-    return finish(contracted(a, b, (len(a.shape) - 1,), (inside,)), out, "dot")
+    return finish(contract_axes(a, b, (len(a.shape) - 1,), (inside,)), out, "dot")
 
 
 def _check_extents(function: str, a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int]) -> None:
@@ -494,7 +494,7 @@ def vdot(x1: Any, x2: Any, /) -> Array:
     a, b = array_operands(x1, x2)
     if a.size != b.size:
         raise ShapeError(f"vdot: x1 {a.shape} and x2 {b.shape} have different numbers of elements")
-    return wrap(contracted(reshaped(arguments.conjugate(a), (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
+    return wrap(contract_axes(reshaped(arguments.conjugate(a), (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
 
 
 def inner(a: Any, b: Any) -> Array:
@@ -523,7 +523,7 @@ def inner(a: Any, b: Any) -> Array:
         return wrap(op("multiply", a, b))
     last = (len(a.shape) - 1,), (len(b.shape) - 1,)
     _check_extents("inner", a, b, *last)
-    return wrap(contracted(a, b, *last))
+    return wrap(contract_axes(a, b, *last))
 
 
 def outer(a: Any, b: Any, out: Array | None = None) -> Array:
@@ -578,14 +578,14 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
             raise ShapeError(f"tensordot: axes={axes}, but a has {len(a.shape)} dimensions and b {len(b.shape)}")
         pair = tuple(range(len(a.shape) - axes, len(a.shape))), tuple(range(axes))
     else:
-        lists = [to_tuple(g) for g in arguments.several(axes, "tensordot", "axes")]
+        lists = [to_tuple(g) for g in arguments.as_list(axes, "tensordot", "axes")]
         if len(lists) != 2 or len(lists[0]) != len(lists[1]):
             raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of a as of b")
         for g, n, name in zip(lists, (a, b), ("axes of a", "axes of b"), strict=True):
             arguments.axis_tuple(g, len(n.shape), "tensordot", name)
         pair = tuple(tuple(arguments.axis_index(i, len(n.shape)) for i in g) for g, n in zip(lists, (a, b), strict=True))  # type: ignore
     _check_extents("tensordot", a, b, *pair)
-    return wrap(contracted(a, b, *pair))
+    return wrap(contract_axes(a, b, *pair))
 
 
 @unbound

@@ -14,7 +14,7 @@ import numpy as np
 from weft.array import Array, Scalar, own, wrap
 from weft.array.convert import exact_operands, number_node
 from weft.array.numpy_methods import Flat as flatiter
-from weft.array.views import shown, unused_memory
+from weft.array.views import unused_memory, view_memory
 from weft.dtypes.api import result_type
 from weft.dtypes.formats import COMPLEX, DEFAULT, FLOATS
 from weft.dtypes.parse import check_like, layout, parse_dtype, to_tuple
@@ -24,7 +24,7 @@ from weft.functions.elementwise.ufuncs import isfinite
 from weft.functions.reductions.folds import all
 from weft.functions.shape.axes import broadcast_to, concat, moveaxis, stack
 from weft.functions.support import arguments
-from weft.functions.support.arguments import arrays, axis_index, broadcast_shapes, looked, node, op, shape_tuple, unbound, whole
+from weft.functions.support.arguments import arrays, axis_index, broadcast_shapes, node, op, read_now, shape_tuple, unbound, whole
 from weft.process.docstrings import complete_module
 from weft.runtime import execute
 
@@ -166,7 +166,7 @@ def _overlap_candidates(a: Any, b: Any) -> list[tuple[Any, Any]]:
 
 def _view_of_memory(memory: np.ndarray, x: Array) -> np.ndarray:
     """Return the view of its cell's memory that an Array is; all of the memory if NumPy would have copied the view."""
-    view = memory if x.cell is x else shown(memory, x._path)
+    view = memory if x.cell is x else view_memory(memory, x._path)
     return memory if view is None else view
 
 
@@ -213,7 +213,7 @@ def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     result = asarray(a, dtype)
     if not result.ndim:
         return own(result.node).reshape(1)
-    return result if result._in_order() else own(result.node)
+    return result if result._is_contiguous() else own(result.node)
 
 
 @unbound
@@ -240,7 +240,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
     """
     layout(order, "asarray_chkfinite")
     result = asarray(a, dtype)
-    if result.node.dtype in (*FLOATS, *COMPLEX) and not looked(all(isfinite(result)), "asarray_chkfinite"):
+    if result.node.dtype in (*FLOATS, *COMPLEX) and not read_now(all(isfinite(result)), "asarray_chkfinite"):
         raise ValueError("asarray_chkfinite: a holds NaN or infinities")
     return result
 
@@ -281,7 +281,7 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
     [1, 2]
     """
     check_like(like, "require")
-    words = [requirements] if isinstance(requirements, str) else arguments.several(requirements or (), "require", "requirements")
+    words = [requirements] if isinstance(requirements, str) else arguments.as_list(requirements or (), "require", "requirements")
     letters = [str(r).upper()[:1] for r in words]
     if "F" in letters:
         raise ValueError("require: weft's arrays are stored in row-major order; requirements must not contain 'F'")
@@ -687,7 +687,7 @@ class vectorize:  # noqa: N801  NumPy's name
         if self._dimensions is not None:
             return self._call_by_signature(*self._dimensions, args, kwargs)
         operands: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
-        contents = {k: looked(v, "vectorize", str(k)) for k, v in operands.items() if k not in self.excluded}
+        contents = {k: read_now(v, "vectorize", str(k)) for k, v in operands.items() if k not in self.excluded}
         shape = broadcast_shapes("vectorize", *(v.shape for v in contents.values()))
         lines = {k: np.broadcast_to(v, shape).reshape(-1).tolist() for k, v in contents.items()}
         count = int(np.prod(shape))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, wrap
-from weft.array.convert import array_operands, exact_operands, operands
+from weft.array.convert import array_operands, exact_operands, promote_operands
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, FLOAT64, FROM_NUMPY, INT64, complex_format, promote
 from weft.errors import ShapeError, name_numpy_errors
@@ -21,7 +21,7 @@ from weft.functions.linalg.decompositions import eigvals
 from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, floating, node, number, op, reshaped, sliced
-from weft.graph.primitives.settings import asked
+from weft.graph.primitives.settings import current_precision
 from weft.process.docstrings import complete_module
 
 _ONE: dict[str, Any] = dict(
@@ -54,7 +54,7 @@ def _correlate_vectors(function: str, a: Any, v: Any, mode: str, is_reversed: bo
 def _sum_products(line: Node, window: Node, m: int) -> Node:
     """Return all sums of products; complex operands are split into their parts."""
     if line.dtype not in COMPLEX:
-        return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE, **asked(line.dtype))
+        return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE, **current_precision(line.dtype))
     (a, b), (c, d) = arguments.split_complex(line), arguments.split_complex(window)
     ac, bd, ad, bc = (_sum_products(x, y, m) for x, y in ((a, c), (b, d), (a, d), (b, c)))
     return op("complex", op("subtract", ac, bd), op("add", ad, bc))
@@ -293,7 +293,7 @@ def polyval(p: Any, x: Any) -> Any:
     p, x = map(wrap, exact_operands(p, x))
     if not _coefficients("polyval", p).size:
         return wrap(op("multiply", node(x, "polyval"), number(0, node(x, "polyval").dtype)))
-    line, at = operands(wrap(_coefficients("polyval", p)), wrap(node(x, "polyval")))
+    line, at = promote_operands(wrap(_coefficients("polyval", p)), wrap(node(x, "polyval")))
     result = op("multiply", at, number(0, at.dtype))
     for k in range(line.size):
         result = op("add", op("multiply", result, at), reshaped(sliced(line, 0, k, k + 1), ()))
@@ -303,7 +303,7 @@ def polyval(p: Any, x: Any) -> Any:
 def _pad_to_equal_length(function: str, a: Any, b: Any) -> tuple[Node, Node]:
     """Return two polynomials of equal length, with zeros in front of the shorter one."""
     a, b = exact_operands(a, b)
-    x, y = operands(wrap(_coefficients(function, a, "a1")), wrap(_coefficients(function, b, "a2")))
+    x, y = promote_operands(wrap(_coefficients(function, a, "a1")), wrap(_coefficients(function, b, "a2")))
     long_ = max(x.size, y.size)
     first, second = (op("pad", n, low=(long_ - n.size,), high=(0,), value=0) if n.size < long_ else n for n in (x, y))
     return first, second
@@ -360,7 +360,7 @@ def _strip_leading_zeros(function: str, x: Any, argument: str) -> Array:
     line = wrap(_coefficients(function, x, argument))
     if not line.size:
         return wrap(broadcast(number(0, line.node.dtype), (1,)))
-    content = arguments.seen(line, function, argument)
+    content = arguments.read_if_known(line, function, argument)
     if content is None or not content.size or content[0] != 0:
         return line
     first = np.flatnonzero(content)
@@ -387,7 +387,7 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     [[1.5, 1.75], [0.25]]
     """
     above, below = exact_operands(u, v)
-    over, under = operands(wrap(_coefficients("polydiv", above, "u")), wrap(_coefficients("polydiv", below, "v")))
+    over, under = promote_operands(wrap(_coefficients("polydiv", above, "u")), wrap(_coefficients("polydiv", below, "v")))
     dtype = floating(over).dtype
     results = np.polydiv(*(_wide(wrap(n).numpy()) for n in (over, under)))
     quotient, rest = (_wrap_like(arguments.from_numpy(x, dtype), u, v) for x in results)
@@ -446,7 +446,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
         raise ValueError(f"polyint: m={count} is more than {MAX_INTEGRALS}")
     constants = [0.0] * count
     if k is not None:
-        values = arguments.looked(k, "polyint", "k").reshape(-1).tolist()
+        values = arguments.read_now(k, "polyint", "k").reshape(-1).tolist()
         constants = values * count if len(values) == 1 else values
         if len(constants) < count:
             raise ValueError(f"polyint: {len(constants)} constants are given for m={count}")
@@ -497,7 +497,7 @@ def poly(seq_of_zeros: Any) -> Array:
 
 def _are_conjugate_pairs(zeros: Array) -> bool:
     """Return whether complex zeros are known to be conjugate pairs."""
-    content = arguments.seen(zeros, "poly") if zeros.node.dtype in COMPLEX else None
+    content = arguments.read_if_known(zeros, "poly") if zeros.node.dtype in COMPLEX else None
     return content is not None and bool((np.sort(content) == np.sort(content.conj())).all())
 
 
@@ -564,8 +564,8 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     [2.0, 1.0]
     """
     x, y = exact_operands(x, y)
-    contents = [arguments.looked(v, "polyfit", name) for name, v in (("x", x), ("y", y))]
-    weights = None if w is None else arguments.looked(arguments.held(w, FLOAT64, "polyfit", "w"), "polyfit")
+    contents = [arguments.read_now(v, "polyfit", name) for name, v in (("x", x), ("y", y))]
+    weights = None if w is None else arguments.read_now(arguments.convert_for_write(w, FLOAT64, "polyfit", "w"), "polyfit")
     like = FLOAT64 if any(k.dtype in (np.float64, np.complex128) for k in contents) else DEFAULT.real
     fit: Any = np.polyfit
     with name_numpy_errors("polyfit"):
@@ -596,7 +596,7 @@ def roots(p: Any) -> Array:
     >>> wf.roots([1.0, -3.0, 2.0]).tolist()
     [2.0, 1.0]
     """
-    content = np.atleast_1d(arguments.looked(p, "roots", "p"))
+    content = np.atleast_1d(arguments.read_now(p, "roots", "p"))
     if content.ndim != 1:
         raise ShapeError(f"roots: p has shape {content.shape}; a vector of coefficients is needed")
     wide = content.astype(np.complex128 if content.dtype.kind == "c" else np.float64)
@@ -640,7 +640,7 @@ class poly1d:  # noqa: N801  NumPy's name
         if coefficients.ndim > 1:
             raise ShapeError(f"poly1d: c_or_r has shape {coefficients.shape}; a vector of coefficients is needed")
         coefficients = coefficients.reshape(-1)
-        first = np.flatnonzero(arguments.looked(coefficients, "poly1d", "c_or_r"))
+        first = np.flatnonzero(arguments.read_now(coefficients, "poly1d", "c_or_r"))
         zero = coefficients[:0].sum().reshape(1).astype(coefficients.dtype)
         self.coeffs = coefficients[int(first[0]):] + 0 if first.size else zero
         self.variable = variable or "x"
@@ -684,7 +684,7 @@ class poly1d:  # noqa: N801  NumPy's name
     def __setitem__(self, power: int, value: Any) -> None:
         if power < 0:
             raise ValueError(f"poly1d: the power {power} must not be negative")
-        line = arguments.looked(self.coeffs, "poly1d")
+        line = arguments.read_now(self.coeffs, "poly1d")
         line = np.concatenate([np.zeros(max(power - self.order, 0), line.dtype), line])
         line[line.size - 1 - power] = value
         self.coeffs = asarray(line)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import number_node, operands
+from weft.array.convert import number_node, promote_operands
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, Format
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import look
@@ -27,7 +27,7 @@ from weft.functions.indexing.where import where
 from weft.functions.random import state
 from weft.functions.random.state import Words, draw_int, drawn, integer, open_words, scale_to_range, uniform_node, wide
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, Shape, axis_index, cast, floating, gathered, node, number, op, shape_tuple
+from weft.functions.support.arguments import Node, Shape, axis_index, cast, floating, node, number, op, shape_tuple, take_slices
 from weft.graph.source_lines import user_frame, user_line
 from weft.kernel.summation import running
 from weft.process.docstrings import complete_module
@@ -85,7 +85,9 @@ def _combine(unit: Array, operation: Any, name: str, x: Any) -> Array:
 
 
 def _parameter(x: Any, dtype: Format) -> Node:
-    return number_node(computed(float, x), dtype) if arguments.is_number(x) else arguments.held(x, dtype, "random", "parameter")
+    if arguments.is_number(x):
+        return number_node(computed(float, x), dtype)
+    return arguments.convert_for_write(x, dtype, "random", "parameter")
 
 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
@@ -267,7 +269,7 @@ def integers(
         if (word := None if shape else state.draw_int(key, "integers")) is not None:
             return wrap(state.integer(first + (word * width >> 64), form))
         return wrap(state.scale_to_range(state.wide(state.open_words(key, "integers"), shape), width, first, form))
-    start, stop = (cast(n, INT64) for n in operands(low, high))
+    start, stop = (cast(n, INT64) for n in promote_operands(low, high))
     span = op("subtract", stop, start)
     if endpoint:
         span = op("add", span, number(1, INT64))
@@ -387,8 +389,8 @@ def _refuse_in_trace(name: str) -> None:
 def _draw_by_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any, **options: Any) -> Array:
     _refuse_in_trace(name)
     word = draw_int(key, name)
-    seed = int(arguments.looked(wrap(wide(open_words(key, name), ())), name)) if word is None else word
-    numpy_arguments = [arguments.looked(v, name) if isinstance(v, Array) else v for v in values]
+    seed = int(arguments.read_now(wrap(wide(open_words(key, name), ())), name)) if word is None else word
+    numpy_arguments = [arguments.read_now(v, name) if isinstance(v, Array) else v for v in values]
     shape = size if size is None else arguments.shape_tuple(size, name, "size")
     try:
         result = np.asarray(getattr(np.random.Generator(np.random.Philox(seed)), name)(*numpy_arguments, size=shape, **options))
@@ -569,7 +571,7 @@ def multivariate_normal(
     (3, 2)
     """
     _refuse_in_trace("multivariate_normal")
-    numpy_arguments = [arguments.looked(v, "multivariate_normal", n) for v, n in ((mean, "mean"), (cov, "cov"))]
+    numpy_arguments = [arguments.read_now(v, "multivariate_normal", n) for v, n in ((mean, "mean"), (cov, "cov"))]
     options = {"check_valid": check_valid, "tol": tol, "method": method}
     return _draw_by_numpy("multivariate_normal", numpy_arguments, size, key, dtype, **options)
 
@@ -601,7 +603,7 @@ def multivariate_hypergeometric(
     4
     """
     _refuse_in_trace("multivariate_hypergeometric")
-    numpy_arguments = [arguments.looked(colors, "multivariate_hypergeometric", "colors"), nsample]
+    numpy_arguments = [arguments.read_now(colors, "multivariate_hypergeometric", "colors"), nsample]
     return _draw_by_numpy("multivariate_hypergeometric", numpy_arguments, size, key, dtype, method=method)
 
 
@@ -626,7 +628,7 @@ def bytes(length: int, *, key: Any = None) -> Any:
     """
     count = arguments.count_from_zero(length, "bytes", "length")
     _refuse_in_trace("bytes")
-    words = arguments.looked(wrap(cast(wide(open_words(key, "bytes"), (-(-count // 8),)), UINT64)), "bytes")
+    words = arguments.read_now(wrap(cast(wide(open_words(key, "bytes"), (-(-count // 8),)), UINT64)), "bytes")
     return words.tobytes()[:count]
 
 
@@ -701,7 +703,7 @@ def _take_slices(value: Node, index: Node, axis: int) -> Node:
     rest = value.nbytes // max(1, value.shape[axis])
     if (operands := peek(value, index) if rest * index.size <= CONTEXT.max_eager_bytes else None) is not None:
         return leaf(np.asarray(operands[0].take(operands[1], axis)), value.dtype)
-    return gathered(value, index, axis)
+    return take_slices(value, index, axis)
 
 
 def shuffle(x: Any, axis: int = 0, *, key: Any = None) -> None:

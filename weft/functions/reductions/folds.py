@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, ndarray, wrap
-from weft.array.convert import common, convert_operand
+from weft.array.convert import convert_operand, read_operands
 from weft.dtypes import formats
 from weft.dtypes.formats import BOOL, FLOAT64, FLOATS, INEXACT, INT64, INTEGERS, Format, floating, holds, promote, summed, weak
 from weft.dtypes.parse import parse_dtype, to_tuple
@@ -66,7 +66,7 @@ def _fold(
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
     if is_plain and not (is_empty and value.dtype is BOOL):
         return finish(reduced(primitive, value, axes, keepdims), out, function)
-    initial_node = arguments.held(start, value.dtype, function, "initial")
+    initial_node = arguments.convert_for_write(start, value.dtype, function, "initial")
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
         neutral = initial_node if nothing is None else number(nothing, value.dtype)
@@ -601,7 +601,7 @@ def average(
         shape = node(a, "average", "a").shape
         total_weight = number(arguments.extent_of(shape, arguments.axis_tuple(axis, len(shape), "average")), averaged.node.dtype)
         return averaged, wrap(broadcast(total_weight, averaged.shape))
-    pair, dtype = common((a, weights), promote, weak)
+    pair, dtype = read_operands((a, weights), promote, weak)
     value, weight = (n if isinstance(n, Node) else convert_operand(n, dtype) for n in pair)
     result = floating(dtype)
     within = _mean_dtype(dtype, result)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, like, ndarray, own, wrap
-from weft.array.convert import array_operands, exact_operands, leaves, number_node, numpy_node
+from weft.array import Array, ndarray, own, wrap, wrap_like
+from weft.array.convert import array_operands, exact_operands, iterate_items, number_node, numpy_node
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import INT64
 from weft.dtypes.parse import parse_dtype, to_tuple
@@ -120,7 +120,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     out = value.reshape(shape, order=order)
     if copy is False and isinstance(a, Array) and out.cell is not a.cell:
         raise ValueError(f"reshape: shape {value.shape} cannot be viewed as {out.shape} without a copy; leave out copy=False")
-    return like(out, out.node) if copy else out
+    return wrap_like(out, out.node) if copy else out
 
 
 def ravel(a: Any, order: str = "C") -> Array:
@@ -138,9 +138,9 @@ def ravel(a: Any, order: str = "C") -> Array:
     [1, 2, 3, 4]
     """
     value = _array(a, "ravel")
-    reordered = value._turned(order, "ravel", "CFAK") if order != "C" else None
+    reordered = value._transpose_to_order(order, "ravel", "CFAK") if order != "C" else None
     value = value if reordered is None else reordered
-    return value.reshape((value.size,)) if value._in_order() else value.flatten()
+    return value.reshape((value.size,)) if value._is_contiguous() else value.flatten()
 
 
 def expand_dims(a: Any, axis: Any) -> Array:
@@ -220,7 +220,7 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     (3, 2, 4)
     """
     value = _array(a, "transpose")
-    return value.transpose() if axes is None else value.transpose(tuple(arguments.several(axes, "transpose", "axes")))
+    return value.transpose() if axes is None else value.transpose(tuple(arguments.as_list(axes, "transpose", "axes")))
 
 
 def permute_dims(a: Any, axes: Sequence[int]) -> Array:
@@ -234,7 +234,7 @@ def permute_dims(a: Any, axes: Sequence[int]) -> Array:
     >>> wf.permute_dims(wf.ones((2, 3)), (1, 0)).shape
     (3, 2)
     """
-    return transpose(a, arguments.several(axes, "permute_dims", "axes"))
+    return transpose(a, arguments.as_list(axes, "permute_dims", "axes"))
 
 
 def matrix_transpose(x: Any, /) -> Array:
@@ -393,7 +393,7 @@ def _rolled(value: Node, shift: Any, axis: int) -> Node:
         place = op("add", op("iota", shape=(extent,), dtype=INT64, axis=0), number_node(cut, INT64))
         beyond = op("greater_equal", place, arguments.number(extent, INT64))
         place = op("where", beyond, op("subtract", place, arguments.number(extent, INT64)), place)
-        return arguments.gathered(value, place, axis)
+        return arguments.take_slices(value, place, axis)
     if cut == 0:
         return value
     return op("concat", sliced(value, axis, cut, extent), sliced(value, axis, 0, cut), axis=axis)
@@ -418,7 +418,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
     [[2, 4], [1, 3]]
     """
     (value,) = arrays("rot90", m=m)
-    pair = arguments.several(axes, "rot90", "axes")
+    pair = arguments.as_list(axes, "rot90", "axes")
     if len(pair) != 2:
         raise ShapeError(f"rot90: axes={axes!r} must be two axes")
     first, second = (arguments.axis_index(a, value.ndim, "rot90", "axes") for a in pair)
@@ -728,9 +728,9 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
         counts = wrap(arguments.integer_node(repeats, "repeat", "repeats", bools=True)).numpy()
         if counts.shape != (extent,) or (counts < 0).any():
             raise ShapeError(f"repeat: repeats {counts.shape} must be {extent} numbers >= 0, one for each place of axis {axis}")
-        return wrap(arguments.gathered(value, numpy_node(np.repeat(np.arange(extent), counts)), axis))
+        return wrap(arguments.take_slices(value, numpy_node(np.repeat(np.arange(extent), counts)), axis))
     if not isinstance(repeats, int):
-        repeats = [x * 1 for x in arguments.looked(repeats, "repeat", "repeats").reshape(-1).tolist()]  # NumPy takes bools
+        repeats = [x * 1 for x in arguments.read_now(repeats, "repeat", "repeats").reshape(-1).tolist()]  # NumPy takes bools
     (count,) = arguments.shape_tuple(repeats, "repeat", "repeats")
     head, tail = value.shape[: axis + 1], value.shape[axis + 1 :]
     apart = broadcast(reshaped(value, (*head, 1, *tail)), (*head, count, *tail))
@@ -796,7 +796,7 @@ def block(arrays: Any) -> Array:
     [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
     depth = _depth(arrays)
-    blocks = exact_operands(*(leaves(arrays) if isinstance(arrays, list) else (arrays,)))
+    blocks = exact_operands(*(iterate_items(arrays) if isinstance(arrays, list) else (arrays,)))
     ndim = max([depth, *(len(n.shape) for n in blocks)])
     left = iter(blocks)
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import as_node, common, numpy_node, operands
+from weft.array.convert import as_node, numpy_node, promote_operands, read_operands
 from weft.array.indexing import check_bounds
 from weft.dtypes.formats import BOOL, INEXACT, INT64, promote, weak
 from weft.dtypes.parse import parse_dtype
@@ -313,7 +313,7 @@ def _check_kth(function: str, a: Any, kth: Any, axis: int | None) -> tuple[Array
     value = node(a, function, "a")
     value, axis = arguments.flat_axis(value, axis, function, numbers=True)
     extent = value.shape[axis]
-    positions = arguments.looked(kth, function, "kth").reshape(-1)
+    positions = arguments.read_now(kth, function, "kth").reshape(-1)
     if positions.dtype.kind not in "iu":
         raise DTypeError(f"{function}: kth must be integers, not {short(kth)}")
     bad = positions[(positions < -extent) | (positions >= extent)]
@@ -384,7 +384,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     >>> wf.lexsort(([2, 1, 0], [5, 4, 5])).tolist()
     [1, 2, 0]
     """
-    rows = arguments.several(keys, "lexsort", "keys")
+    rows = arguments.as_list(keys, "lexsort", "keys")
     if not rows:
         raise ShapeError("lexsort: keys is empty; give at least one key")
     parts = [arguments.arrays("lexsort", **{f"keys[{k}]": row})[0] for k, row in enumerate(rows)]
@@ -404,7 +404,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
 def _read_operands(function: str, a: Any, b: Any) -> tuple[Any, Any]:
     """Return both arrays, flattened, with the precision in which they are compared."""
     x, y = (
-        arguments.looked(n, function, name).reshape(-1) for n, name in zip(lossless_operands(a, b), ("ar1", "ar2"), strict=True)
+        arguments.read_now(n, function, name).reshape(-1) for n, name in zip(lossless_operands(a, b), ("ar1", "ar2"), strict=True)
     )
     return x, y
 
@@ -412,7 +412,7 @@ def _read_operands(function: str, a: Any, b: Any) -> tuple[Any, Any]:
 def _to_promoted(x: Any, a: Any, b: Any) -> Array:
     """Convert elements of two arrays to the promoted dtype of both."""
     operands = [as_node(n) if is_int(n) and n > INT64.greatest else n for n in (a, b)]
-    dtype = common(operands, promote, lambda kind, form: promote(form, parse_dtype(kind)))[1]
+    dtype = read_operands(operands, promote, lambda kind, form: promote(form, parse_dtype(kind)))[1]
     return wrap(cast(arguments.from_numpy(x).node, dtype))
 
 
@@ -436,7 +436,7 @@ def union1d(ar1: Any, ar2: Any) -> Array:
     >>> wf.union1d(wf.array([3, 1]), [1, 2]).tolist()
     [1, 2, 3]
     """
-    x, y = operands(ar1, ar2)
+    x, y = promote_operands(ar1, ar2)
     return arguments.from_numpy(np.union1d(wrap(x).numpy(), wrap(y).numpy()))
 
 
@@ -481,7 +481,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     [2, 3]
     """
     result = arguments.from_numpy(np.setdiff1d(*_read_operands("setdiff1d", ar1, ar2), assume_unique))
-    return wrap(cast(result.node, common((ar1,), promote, weak)[1]))
+    return wrap(cast(result.node, read_operands((ar1,), promote, weak)[1]))
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:

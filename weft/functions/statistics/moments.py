@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import exact_operands, operands
+from weft.array.convert import exact_operands, promote_operands
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, INEXACT, promote
 from weft.dtypes.parse import parse_dtype
 from weft.errors import ShapeError
@@ -33,7 +33,7 @@ def _as_rows(function: str, x: Any, argument: str, rowvar: bool) -> Node:
 
 
 def _read_weights(x: Any, argument: str, count: int, dtype: Any) -> Array:
-    weights = arguments.held(x, dtype, "cov", argument)
+    weights = arguments.convert_for_write(x, dtype, "cov", argument)
     if weights.shape != (count,):
         raise ShapeError(f"cov: {argument} has shape {weights.shape}; ({count},) is needed, one weight per observation")
     return wrap(weights)
@@ -78,7 +78,7 @@ def cov(
     rows = _as_rows("cov", m, "m", rowvar)
     if y is not None:
         more_rows = _as_rows("cov", y, "y", rowvar)
-        rows, more_rows = operands(wrap(rows), wrap(more_rows))
+        rows, more_rows = promote_operands(wrap(rows), wrap(more_rows))
         if rows.shape[1] != more_rows.shape[1]:
             raise ShapeError(f"cov: m has {rows.shape[1]} observations and y {more_rows.shape[1]}")
         rows = op("concat", rows, more_rows, axis=0)
@@ -187,7 +187,7 @@ def _extreme(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, initia
     fold, identity = (max, -np.inf) if function == "nanmax" else (min, np.inf)
     floats = value.node.dtype in INEXACT
     may_be_nan = initial is not None and floats and (not arguments.is_number(initial) or initial != initial)
-    initial_array = wrap(arguments.held(initial, value.node.dtype, function, "initial")) if may_be_nan else None
+    initial_array = wrap(arguments.convert_for_write(initial, value.node.dtype, function, "initial")) if may_be_nan else None
     start = initial if initial_array is None else _replace_nan(function, initial_array, identity)  # a NaN is skipped here as well
     extreme = fold(_replace_nan(function, value, identity), axis, keepdims=keepdims, initial=start, where=where)
     all_nan = _all_nan(value, axis, keepdims, where) if initial is None or may_be_nan else None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, own, wrap
-from weft.array.convert import number_node, numpy_node, stored, warn_of_overflow
+from weft.array.convert import convert_checked, number_node, numpy_node, warn_of_overflow
 from weft.dtypes.formats import BOOL, FLOAT64, INEXACT, INT64, INTEGERS
 from weft.errors import ShapeError
 from weft.functions.reductions.folds import mean
@@ -150,7 +150,7 @@ def _pad_repeated(value: Node, widths: list[tuple[int, int]], mode: str) -> Node
         if not extent:
             raise ShapeError(f"pad: axis {axis} of shape {value.shape} has no element that mode={mode!r} could repeat")
         place = np.pad(np.arange(extent), (low, high), mode=mode)  # type: ignore[call-overload]
-        value = arguments.gathered(value, numpy_node(place), axis)
+        value = arguments.take_slices(value, numpy_node(place), axis)
     return value
 
 
@@ -208,7 +208,7 @@ def _edge(value: Node, axis: int, first: bool, count: int = 1) -> Node:
 def _ramp(value: Node, axis: int, width: int, end: Any, first: bool) -> Node:
     """Return even steps from the end value (outermost) to the edge; integers are rounded down."""
     dtype = value.dtype if value.dtype in INEXACT else FLOAT64
-    edge, last = cast(_edge(value, axis, first), dtype), arguments.held(end, dtype, "pad", "end_values")
+    edge, last = cast(_edge(value, axis, first), dtype), arguments.convert_for_write(end, dtype, "pad", "end_values")
     steps = np.arange(width) / max(width, 1)
     shape = [width if a == axis else 1 for a in range(len(value.shape))]
     part = cast(numpy_node((steps if first else steps[::-1]).reshape(shape)), dtype)
@@ -234,14 +234,14 @@ def _statistic(value: Node, axis: int, width: int, mode: str, length: Any, first
 def _pad_constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
     if value.dtype.kind == "signed" and fill is not None:
         known = CONTEXT.trace is None and isinstance(fill, Array) and not fill.shape
-        stored(fill[()] if known else fill, value.dtype)  # raises if the value does not fit, as element assignment does
+        convert_checked(fill[()] if known else fill, value.dtype)  # raises if the value does not fit, as element assignment does
     low, high = (tuple(w[side] for w in widths) for side in (0, 1))
     if arguments.is_number(fill) or isinstance(fill, np.generic):
         warn_of_overflow(fill, value.dtype)
         with np.errstate(over="ignore"):
             known = np.asarray(fill).astype(value.dtype.numpy).item()
         return op("pad", value, low=low, high=high, value=known)
-    inside = arguments.held(fill, value.dtype, "pad", "constant_values")
+    inside = arguments.convert_for_write(fill, value.dtype, "pad", "constant_values")
     if inside.size != 1:
         raise ShapeError(f"pad: constant_values has shape {inside.shape}; one number is needed")
     inside = reshaped(inside, ())

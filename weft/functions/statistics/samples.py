@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import array_operands, common, exact_operands, numpy_node, operands
+from weft.array.convert import array_operands, exact_operands, numpy_node, promote_operands, read_operands
 from weft.array.indexing import resolve_scalar_indices
-from weft.array.operations import no_complex
+from weft.array.operations import complex_error
 from weft.dtypes import formats
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, INT32, INT64, UINT32, UINT64, promote, weak
 from weft.dtypes.parse import to_tuple
@@ -113,7 +113,8 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
         have = value.node.dtype if more is None or isinstance(more, int) else node(more, "ediff1d", name).dtype
         if not arguments.may_cast(have, value.node.dtype, "same_kind", "ediff1d"):
             raise DTypeError(f"ediff1d: {name} is {have}, which {value.node.dtype} of ary cannot hold; cast one of them")
-    rows = [wrap(arguments.held(p, value.node.dtype, "ediff1d", "to_end")).reshape(-1) for p in parts if p is not None]
+    nodes = [arguments.convert_for_write(p, value.node.dtype, "ediff1d", "to_end") for p in parts if p is not None]
+    rows = [wrap(n).reshape(-1) for n in nodes]
     return rows[0] if len(rows) == 1 else concat(rows)
 
 
@@ -124,7 +125,7 @@ def _steps(spacing: Any, extent: int, axis: int, like: Node) -> Array | None:
         return None
     if values.shape != (extent,):
         raise ShapeError(f"gradient: the coordinates of axis {axis} have shape {values.shape}; ({extent},) is needed")
-    return diff(wrap(arguments.held(spacing, like.dtype, "gradient", "varargs")))
+    return diff(wrap(arguments.convert_for_write(spacing, like.dtype, "gradient", "varargs")))
 
 
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
@@ -285,7 +286,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         if arguments.check_real(period, "interp", "period") == 0:
             raise ValueError("interp: period must not be 0")
         x, xp = (_within_period(v, abs(float(period))) for v in (x, xp))
-    x_node, xp_node, fp_node = (floating(n) for n in operands(x, xp, fp))
+    x_node, xp_node, fp_node = (floating(n) for n in promote_operands(x, xp, fp))
     if DEFAULT.wide:  # NumPy computes in float64
         x_node, xp_node, fp_node = (cast(n, FLOAT64) for n in (x_node, xp_node, fp_node))
     if xp_node.shape != fp_node.shape or len(xp_node.shape) != 1:
@@ -386,7 +387,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
         raise AxisError(f"unwrap: axis={axis}, but the array has no axes")
     axis = arguments.axis_index(axis, len(value.shape), "unwrap")
     if value.dtype in COMPLEX:
-        raise no_complex("unwrap", value.dtype)
+        raise complex_error("unwrap", value.dtype)
     arguments.check_real(period, "unwrap", "period")
     is_integer = isinstance(period, int) and value.dtype not in FLOATS
     if not value.shape[axis]:
@@ -436,7 +437,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
     if value.dtype not in formats.INTEGERS and value.dtype != BOOL and (value.size or isinstance(x, Array)):
         raise DTypeError(f"bincount: x must hold integers, but has dtype {value.dtype}; cast with .astype('int64')")
     least = arguments.count_from_zero(minlength, "bincount", "minlength", ValueError)
-    elements = arguments.looked(wrap(value), "bincount")
+    elements = arguments.read_now(wrap(value), "bincount")
     if value.size and elements.min() < 0:
         raise ValueError(f"bincount: x holds the negative number {elements.min()}")
     length = max(least, int(elements.max()) + 1 if value.size else 0)
@@ -475,15 +476,15 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
     >>> wf.digitize(wf.array([0.5, 1.0, 9.0]), [0.0, 1.0, 2.0]).tolist()
     [1, 2, 3]
     """
-    if common((node(x, "digitize") if x is None else x,), promote, weak)[1] in COMPLEX:
+    if read_operands((node(x, "digitize") if x is None else x,), promote, weak)[1] in COMPLEX:
         raise DTypeError("digitize: x is complex, and has no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
     # float lists stay float64
-    promoted = common((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
-    edges = promoted if isinstance(promoted, np.ndarray) else arguments.looked(bins, "digitize", "bins")
+    promoted = read_operands((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
+    edges = promoted if isinstance(promoted, np.ndarray) else arguments.read_now(bins, "digitize", "bins")
     if edges.ndim != 1:
         raise ShapeError(f"digitize: bins have shape {edges.shape}; a vector is needed")
     if edges.dtype.kind == "f" and np.isnan(edges).any():  # NaN edges: NumPy's binary search defines the result
-        elements = arguments.looked(x, "digitize")
+        elements = arguments.read_now(x, "digitize")
         with name_numpy_errors("digitize"):
             return arguments.from_numpy(np.digitize(elements, edges, right))
     is_falling = edges.size > 0 and bool(edges[0] > edges[-1])
@@ -496,7 +497,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
 
 
 def _parse_range(function: str, range: Any) -> tuple[float, float]:
-    ends = [arguments.check_real(b, function, "range") for b in arguments.several(range, function, "range")]
+    ends = [arguments.check_real(b, function, "range") for b in arguments.as_list(range, function, "range")]
     low, high = map(float, ends) if len(ends) == 2 else (np.nan, np.nan)
     if not (np.isfinite(low) and np.isfinite(high)) or low > high:
         raise ValueError(f"{function}: range={range!r} must be two finite numbers, the smaller one first")
@@ -509,7 +510,7 @@ def _find_edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> 
     if isinstance(bins, str):
         if weights is not None:
             raise TypeError(f"{function}: bins={bins!r} counts elements without weights; give the number of bins, or their edges")
-        elements = arguments.looked(wrap(a), function, "a")
+        elements = arguments.read_now(wrap(a), function, "a")
         with name_numpy_errors(function):
             return np.histogram_bin_edges(elements, bins, range)
     bins = resolve_scalar_indices(bins)
@@ -529,17 +530,17 @@ def _find_edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> 
     elif not a.size:
         low, high = 0.0, 1.0
     else:
-        elements = arguments.looked(wrap(a), function, "a")
+        elements = arguments.read_now(wrap(a), function, "a")
         low, high = _parse_range(function, (elements.min(), elements.max()))
     return np.linspace(low, high, count + 1).astype(float_dtype)
 
 
 def _read_edges(function: str, a: Node, bins: Any) -> np.ndarray:
     """Return edges that the user gave. Arrays keep their dtype; lists of floats are float64 beside float64, as in operators."""
-    promoted = common((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
+    promoted = read_operands((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
     if isinstance(promoted, np.ndarray) and promoted.dtype == np.float64:
         return promoted.astype(FLOAT64.numpy if a.dtype in (FLOAT64, UINT64) else DEFAULT.real.numpy)
-    return arguments.looked(bins, function, "bins")
+    return arguments.read_now(bins, function, "bins")
 
 
 def _result_edges(edges: np.ndarray, value: Node, bins: Any) -> Array:
@@ -658,12 +659,12 @@ def histogram2d(
 
 
 def _call_numpy(function: str, function_of_numpy: Any, points: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
-    operands = [arguments.looked(p, function) for p in points]
+    operands = [arguments.read_now(p, function) for p in points]
     like = FLOAT64 if any(k.dtype == np.float64 for k in operands) else DEFAULT.real
     given = bins
     if isinstance(bins, Sequence | Array):
-        bins = [arguments.looked(b, function, "bins") if isinstance(b, Array) else b for b in bins]
-    weights = None if weights is None else arguments.looked(weights, function, "weights")
+        bins = [arguments.read_now(b, function, "bins") if isinstance(b, Array) else b for b in bins]
+    weights = None if weights is None else arguments.read_now(weights, function, "weights")
     with name_numpy_errors(function):
         counts, *edges = function_of_numpy(*operands, bins=bins, range=range, density=density, weights=weights)
     nested = len(edges) == 1 and isinstance(edges[0], tuple | list)
@@ -700,7 +701,7 @@ def histogramdd(
     if isinstance(sample, Array | np.ndarray):
         points = sample
     else:
-        columns = [arguments.looked(s, "histogramdd", "sample") for s in arguments.several(sample, "histogramdd", "sample")]
+        columns = [arguments.read_now(s, "histogramdd", "sample") for s in arguments.as_list(sample, "histogramdd", "sample")]
         with name_numpy_errors("histogramdd"):
             points = np.transpose(columns)
     return _call_numpy("histogramdd", np.histogramdd, (points,), bins, range, density, weights)

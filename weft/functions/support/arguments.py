@@ -14,7 +14,16 @@ import numpy as np
 from weft import errors
 from weft.array import Array, convert, ndarray, own, wrap
 from weft.array.convert import NUMBERS as PYTHON_NUMBERS
-from weft.array.convert import as_node, assigned, cast, common, convert_operand, numpy_node, operands, refuse_subclass
+from weft.array.convert import (
+    as_node,
+    assigned,
+    cast,
+    convert_operand,
+    numpy_node,
+    promote_operands,
+    read_operands,
+    refuse_subclass,
+)
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, INT32, INT64, INTEGERS, Format
@@ -152,7 +161,7 @@ def create_on_device(function: str, device: Any, make: Callable[..., Any], *args
         return (result[0].to_device(name), *result[1:]) if isinstance(result, tuple) else result.to_device(name)
 
 
-def several(value: Any, function: str, argument: str) -> list[Any]:
+def as_list(value: Any, function: str, argument: str) -> list[Any]:
     """Return an argument that must be a sequence as a list."""
     try:
         return list(value)
@@ -351,7 +360,7 @@ def sliced(node: Node, axis: int, start: int, stop: int) -> Node:
     return op("slice", node, start=tuple(start if a == axis else 0 for a in range(ndim)), step=(1,) * ndim, shape=shape)
 
 
-def gathered(value: Node, places: Node, axis: int) -> Node:
+def take_slices(value: Node, places: Node, axis: int) -> Node:
     """Return the slices of ``value`` at ``places`` of an axis, which the axes of ``places`` replace."""
     slices, lead = op("gather", value, places, axes=(axis,)), len(places.shape)
     return permuted(slices, (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(slices.shape))))
@@ -476,15 +485,15 @@ def arrays(function: str, **operands: Any) -> tuple[Array, ...]:
     return tuple([x if isinstance(x, Array) else wrap(node(x, function, name)) for name, x in operands.items()])
 
 
-def looked(x: Any, function: str, argument: str = "x") -> Any:
+def read_now(x: Any, function: str, argument: str = "x") -> Any:
     """Return the content of an argument as a NumPy array, computed now; raise TraceError if it depends on a trace."""
     return wrap(node(x, function, argument)).numpy()
 
 
-def seen(x: Any, function: str, argument: str = "x") -> Any:
-    """Return the content like :func:`looked`, or None if it depends on a trace."""
+def read_if_known(x: Any, function: str, argument: str = "x") -> Any:
+    """Return the content like :func:`read_now`, or None if it depends on a trace."""
     try:
-        return looked(x, function, argument)
+        return read_now(x, function, argument)
     except TraceError:
         return None
 
@@ -499,7 +508,7 @@ def from_numpy(x: Any, like: Format | None = None) -> Array:
     return wrap(numpy_node(content))
 
 
-def held(x: Any, dtype: Format, function: str, argument: str) -> Node:
+def convert_for_write(x: Any, dtype: Format, function: str, argument: str) -> Node:
     """Return an argument converted to the dtype of the array into which it is written."""
     return assigned(node(x, function, argument) if x is None else x, dtype)
 
@@ -543,7 +552,7 @@ def lossless_operands(x: Any, y: Any) -> tuple[Any, Any]:
     matches an array that stores it as float32; they become float64 if the default dtype would turn a number into an infinity
     or a zero, or change an integer.
     """
-    (a, b), dtype = common((x, y), formats.compared, formats.weak_compared)
+    (a, b), dtype = read_operands((x, y), formats.compared, formats.weak_compared)
     return _keep_value(a, dtype), _keep_value(b, dtype)
 
 
@@ -592,7 +601,7 @@ def call_gufunc(
     ``axis``."""
     layout(order, function)
     if dtype is None:
-        a, b = (convert.array_operands if function == "vecdot" else operands)(x1, x2)
+        a, b = (convert.array_operands if function == "vecdot" else promote_operands)(x1, x2)
     else:
         named_operands = (("x1", x1), ("x2", x2))
         a, b = (cast_by(casting, node(x, function, name), parse_dtype(dtype), function, name) for name, x in named_operands)
@@ -620,8 +629,8 @@ def call_gufunc(
 
 def _axes(function: str, axes: Any) -> list[tuple[int, ...]]:
     """Return the axes of the operands and of the result, each as a tuple."""
-    listed = map(resolve_scalar_indices, several(axes, function, "axes"))
-    axes_of_each = [(a,) if isinstance(a, int) else tuple(several(a, function, "axes")) for a in listed]
+    listed = map(resolve_scalar_indices, as_list(axes, function, "axes"))
+    axes_of_each = [(a,) if isinstance(a, int) else tuple(as_list(a, function, "axes")) for a in listed]
     want = DIMENSIONS[function]
     if len(axes_of_each) == 2 and not want[2]:
         axes_of_each.append(())

@@ -15,13 +15,13 @@ from weft.array import Array, Scalar, own
 from weft.dtypes.formats import DEFAULT
 from weft.dtypes.parse import check_like, parse_any_byte_order, stored
 from weft.errors import DTypeError, name_numpy_errors
-from weft.functions.support.arguments import from_numpy, looked, node, unbound, whole
+from weft.functions.support.arguments import from_numpy, node, read_now, unbound, whole
 from weft.process.docstrings import complete_module
 
 
 def _read_storable(function: str, x: Any, argument: str) -> np.ndarray:
     """Return the content of an argument. bfloat16 and 8-bit floats are refused: NumPy's files have no name for them."""
-    content = looked(x, function, argument)
+    content = read_now(x, function, argument)
     if content.dtype.isbuiltin != 1:
         raise DTypeError(f"{function}: NumPy's files have no {content.dtype}; cast with .astype('float32'), or use wf.io.save")
     return content
@@ -225,7 +225,7 @@ def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N80
     '1,2\\n3,4\\n'
     """
     _check_file(fname, "savetxt", "fname", ValueError)
-    np.savetxt(fname, looked(X, "savetxt", "X"), *args, **kwargs)
+    np.savetxt(fname, read_now(X, "savetxt", "X"), *args, **kwargs)
 
 
 def _read_text(
@@ -445,7 +445,7 @@ def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
     >>> wf.array2string(wf.array([1, 2]), separator=",")
     '[1,2]'
     """
-    return np.array2string(looked(a, "array2string", "a"), *args, **kwargs)
+    return np.array2string(read_now(a, "array2string", "a"), *args, **kwargs)
 
 
 def array_repr(
@@ -461,7 +461,7 @@ def array_repr(
     >>> wf.array_repr(wf.array([1, 2]))
     'array([1, 2])'
     """
-    content = looked(arr, "array_repr", "arr")
+    content = read_now(arr, "array_repr", "arr")
     with name_numpy_errors("array_repr"):
         return np.array_repr(content[()] if isinstance(arr, Scalar) else content, max_line_width, precision, suppress_small)
 
@@ -474,7 +474,7 @@ def array_str(
     >>> wf.array_str(wf.array([1.25, 2.0]), precision=1)
     '[1.2 2. ]'
     """
-    content = looked(a, "array_str", "a")
+    content = read_now(a, "array_str", "a")
     with name_numpy_errors("array_str"):
         return np.array_str(content, max_line_width, precision, suppress_small)
 
@@ -491,7 +491,7 @@ def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
     >>> wf.format_float_positional(wf.array(0.1)[()])
     '0.1'
     """
-    content = looked(x, "format_float_positional")[()]
+    content = read_now(x, "format_float_positional")[()]
     with name_numpy_errors("format_float_positional"):
         return np.format_float_positional(content, *args, **kwargs)
 
@@ -502,7 +502,7 @@ def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
     >>> wf.format_float_scientific(wf.array(1500.0)[()])
     '1.5e+03'
     """
-    content = looked(x, "format_float_scientific")[()]
+    content = read_now(x, "format_float_scientific")[()]
     with name_numpy_errors("format_float_scientific"):
         return np.format_float_scientific(content, *args, **kwargs)
 

@@ -21,7 +21,7 @@ from weft.graph.primitives.call import call, flip, permute, reshape
 from weft.graph.primitives.common import Batched, compute_in_float32, front, inverse, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
-from weft.graph.primitives.settings import given
+from weft.graph.primitives.settings import precision_params
 from weft.graph.primitives.table import register
 
 Ints = tuple[int, ...]
@@ -148,7 +148,7 @@ def _vjp(
     dx = call.conv_general(
         g, turned, stride=lhs_dilation, padding=tuple(zip(low, high, strict=True)), lhs_dilation=stride,
         rhs_dilation=rhs_dilation, groups=groups, dims=(out_dims, (w_dims[1], w_dims[0], *w_dims[2:]), x_dims),
-        **given(precision),
+        **precision_params(precision),
     )
 
     # to w: x with g as its window; images take the place of channels and are summed over
@@ -160,7 +160,7 @@ def _vjp(
     dw = call.conv_general(
         _split(x, x_dims[1], groups, x_dims[0]), g, stride=rhs_dilation, padding=tuple(zip(low, high, strict=True)),
         lhs_dilation=lhs_dilation, rhs_dilation=stride, groups=groups,
-        dims=(swap_channels(x_dims), swap_channels(out_dims), swap_channels(w_dims)), **given(precision),
+        dims=(swap_channels(x_dims), swap_channels(out_dims), swap_channels(w_dims)), **precision_params(precision),
     )
     return dx, dw
 

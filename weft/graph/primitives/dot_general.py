@@ -18,7 +18,7 @@ from weft.graph.primitives.call import call, permute, reshape
 from weft.graph.primitives.common import Batched, compute_in_float32, inverse, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
-from weft.graph.primitives.settings import given
+from weft.graph.primitives.settings import precision_params
 from weft.graph.primitives.table import register
 
 Pair = tuple[tuple[int, ...], tuple[int, ...]]
@@ -101,7 +101,7 @@ def _precedes(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 def _product(a: Node, b: Node, contract: Pair, batch: Pair, precision: str) -> Node:
     """Return a dot_general or, if nothing is summed, a multiplication, which fuses with its readers."""
     if contract[0]:
-        return call.dot_general(a, b, contract=contract, batch=batch, **given(precision))
+        return call.dot_general(a, b, contract=contract, batch=batch, **precision_params(precision))
     free_a, free_b = free_axes(len(a.shape), (), batch[0]), free_axes(len(b.shape), (), batch[1])
     left, right = permute(a, batch[0] + free_a), permute(b, batch[1] + free_b)
     nb = len(batch[0])
@@ -121,8 +121,9 @@ def _batch(
     pairs: list[Pair] = [(_shift(p[0], da), _shift(p[1], db)) for p in (contract, batch)]
     if da is not None and db is not None:
         both = ((da, *pairs[1][0]), (db, *pairs[1][1]))
-        return call.dot_general(a, b, contract=pairs[0], batch=both, **given(precision)), 0
-    out = call.dot_general(a, b, contract=pairs[0], batch=pairs[1], **given(precision))  # the batch is one more free axis
+        return call.dot_general(a, b, contract=pairs[0], batch=both, **precision_params(precision)), 0
+    # the batch is one more free axis
+    out = call.dot_general(a, b, contract=pairs[0], batch=pairs[1], **precision_params(precision))
     nb = len(batch[0])
     free_a = free_axes(len(a.shape), *(p[0] for p in pairs))
     if da is not None:

@@ -29,12 +29,12 @@ ADD_MODES = (ADD, UNORDERED)
 DETERMINISM = Choice(True)  # whether every run must produce the same bits
 
 
-def asked(dtype: Format) -> dict[str, Any]:
+def current_precision(dtype: Format) -> dict[str, Any]:
     """Return the precision parameter of a new product of ``dtype``."""
-    return {} if dtype is not FLOAT32 else given(MATMUL_PRECISION.value)
+    return {} if dtype is not FLOAT32 else precision_params(MATMUL_PRECISION.value)
 
 
-def given(precision: str) -> dict[str, Any]:
+def precision_params(precision: str) -> dict[str, Any]:
     """Return a precision as a parameter; {} for float32."""
     return {} if precision == "float32" else {"precision": precision}
 
