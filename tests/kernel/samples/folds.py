@@ -55,6 +55,8 @@ def cumulative(allowed: frozenset[Format], rng: np.random.Generator) -> Iterable
         yield Sample((special((3, 4), turn=k),), {"axis": 1}, "special")
     for dtype in sorted(wide_formats(allowed) - {FLOAT32}, key=lambda t: t.name):
         yield Sample((numbers(rng, (3, 4), dtype),), {"axis": 0})
+    for dtype in sorted(wide_formats(allowed), key=lambda t: t.name):
+        yield Sample((numbers(rng, (97,), dtype),), {"axis": 0}, "one axis")
 
 
 def cumulative_errors(name: str, allowed: frozenset[Format]) -> Iterable[ErrorSample]:
