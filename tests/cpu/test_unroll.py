@@ -98,3 +98,15 @@ def test_parts_are_computed_once() -> None:
     exps = [v for phase in flat.phases for v in walk(roots(phase.stages)) if v.op == "exp"]
     assert (len(flat.phases), len(exps)) == (1, 3)
     assert operations(flat) < operations(fused.kernel) / 2
+
+
+def test_values_that_are_not_chosen() -> None:
+    """b2[0] = b0[0]; b3[0] = b1[0]: with the choice folded, b2 in the memory of b1 would be written before b1 is read."""
+    x, y = leaf(np.zeros((2, 40))), leaf(np.zeros((2, 40)))
+    first = call.less(call.iota(shape=(2, 1), dtype=INT64, axis=0), full(1, (2, 1), INT64))
+    one = call.where(first, x, y)
+    outputs = [one, call.where(first, y, one)]
+    for kernel, got, want in run_both([x, y], [np.random.default_rng().standard_normal((2, 40)) for _ in range(2)], outputs):
+        assert (1, 0) in in_place(kernel)
+        for g, w in zip(got, want, strict=True):
+            np.testing.assert_array_equal(g, w)

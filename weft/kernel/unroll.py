@@ -13,7 +13,7 @@ from itertools import product
 from typing import TypeGuard
 
 from weft.dtypes.formats import BOOL
-from weft.kernel.expressions import Machine, axes_of, operands, roots, walk
+from weft.kernel.expressions import Machine, axes_of, loads, operands, roots, walk
 from weft.kernel.hazards import in_place
 from weft.kernel.index import always, never
 from weft.kernel.ir import Access, Affine, Axis, Chain, Contraction, Kernel, Phase, Stage, Store, Value, along, size_of
@@ -32,12 +32,34 @@ def unroll(kernel: Kernel) -> Kernel:
     phases = [_unroll_phase(m, phase, extents) for phase in kernel.phases]
     if all(new is old for new, old in zip(phases, kernel.phases, strict=True)):
         return kernel
-    overwritten = {i for i, _ in in_place(kernel)}
+    pairs = in_place(kernel)
+    overwritten = {i for i, _ in pairs}
     out: list[Phase] = []
     for phase in phases:
         joined = _join_phases(m, out[-1], phase, overwritten) if out else None
         out[len(out) - (joined is not None):] = [joined or phase]
-    return replace(kernel, phases=tuple(out))
+    new = replace(kernel, phases=tuple(out))
+    return new if _reads_before_writes(new, pairs) else kernel
+
+
+def _reads_before_writes(kernel: Kernel, pairs: Sequence[tuple[int, int]]) -> bool:
+    """Return whether no stage reads an element of an input after it stored the one of an output that may lie there.
+
+    A stored value that needed the element only in a part that was folded away is stored before another value reads the element.
+    """
+    outputs: dict[int, list[int]] = {}
+    for i, o in pairs:
+        outputs.setdefault(i, []).append(kernel.outputs[o].id)
+    for stage in [s for phase in kernel.phases for s in phase.stages if isinstance(s, Stage)]:
+        written: set[tuple[int, Affine]] = set()
+        seen: set[int] = set()
+        for store in stage.stores:
+            for access in loads([store.value], seen):
+                if access.buffer.scope == "arg" and any((o, access.flat()) in written for o in outputs.get(access.buffer.id, ())):
+                    return False
+            if store.access.buffer.scope == "arg":
+                written.add((store.access.buffer.id, store.access.flat()))
+    return True
 
 
 def _unroll_phase(m: Machine, phase: Phase, extents: Mapping[int, int]) -> Phase:
