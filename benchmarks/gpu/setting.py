@@ -77,7 +77,7 @@ class Setting:
         device = get_device("cpu" if name.startswith("cpu") else self.device)
         if not isinstance(device, ChoosesByMeasuring):
             return {}
-        return {"settled": device.settled(call, max(0.0, min(TUNING_S, self.left / 2)))}
+        return {"settled": device.choose_variants(call, max(0.0, min(TUNING_S, self.left / 2)))}
 
     def of_torch(self, peer: float, seconds: float) -> float | None:
         """Return weft's speed as a share of PyTorch's, from the seconds of both; None for an interpreter."""

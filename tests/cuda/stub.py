@@ -266,7 +266,7 @@ class StubDriver:
             self.run(stream)
         self._do(len(self.asked))
 
-    def lies(self, address: int) -> int | None:
+    def gpu_of_address(self, address: int) -> int | None:
         return 0 if any(a <= address < a + m.size for a, m in self.memory.items()) else None
 
     def theirs(self, content: np.ndarray, stream: int, offset: int = 0) -> int:

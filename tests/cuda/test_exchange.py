@@ -201,10 +201,10 @@ def test_two_cards(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.release()
         given = Producer(two, np.arange(5, dtype=np.float32))
         given.device = (2, 1)
-        assert two.lies(given.first) == 0
+        assert two.gpu_of_address(given.first) == 0
         with pytest.raises(BufferError, match="does not lie on CUDA's card 1, as the array says"):
             wf.from_dlpack(given)
-        monkeypatch.setattr(two, "lies", lambda address: 1)
+        monkeypatch.setattr(two, "gpu_of_address", lambda address: 1)
         given = Producer(two, np.arange(5, dtype=np.float32))
         given.device = (2, 1)
         taken = wf.from_dlpack(given)

@@ -173,14 +173,14 @@ def test_graphs() -> None:
 def test_other_libraries_on_the_card() -> None:
     api = Api()
     driver = NvidiaDriver(0, api)
-    assert driver.stream == 7 and driver.lies(4096) == 3
+    assert driver.stream == 7 and driver.gpu_of_address(4096) == 3
     for order, first, second in ((driver.lead, 7, 1), (driver.follow, 2, 7), (driver.lead, 7, 1 << 40)):
         order(first if second == 7 else second)
         assert [given for name, given in api.asked[-4:]] == [(0,), ("event", first), (second, "event", 0), ("event",)]
     mark = driver.mark()
     assert driver.reached(mark)
     api.fails.update(cuEventQuery=2, cuPointerGetAttribute=1)
-    assert not driver.reached(mark) and driver.lies(4096) is None
+    assert not driver.reached(mark) and driver.gpu_of_address(4096) is None
     api.fails["cuEventQuery"] = 5
     with pytest.raises(DriverError, match="cuEventQuery: 5"):
         driver.reached(mark)

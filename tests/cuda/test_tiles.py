@@ -328,8 +328,8 @@ def test_a_benchmark_waits_until_the_tiles_are_chosen(card: Card, monkeypatch: p
     a, b = input_leaf((128, 24), FLOAT32), input_leaf((24, 64), FLOAT32)
     run = device.compile(build(Graph([a, b], [times(a, b)]), device.target))
     given = [device.upload(np.ones(x.shape, np.float32)) for x in (a, b)]
-    assert not device.settled(lambda: run(list(given)), 0.0)
-    assert device.settled(lambda: run(list(given)), 60.0)
+    assert not device.choose_variants(lambda: run(list(given)), 0.0)
+    assert device.choose_variants(lambda: run(list(given)), 60.0)
     device.synchronise()
     settled = len(driver.launched)
     monkeypatch.setattr(tuning, "AFTER", 10**6)  # nothing is ever tried
@@ -338,7 +338,7 @@ def test_a_benchmark_waits_until_the_tiles_are_chosen(card: Card, monkeypatch: p
         run(list(given))
     device.synchronise()
     assert {quick(launch) for launch, *_ in driver.launched[settled:]} == {best}
-    assert not device.settled(lambda: late(list(given)), 0.01)
+    assert not device.choose_variants(lambda: late(list(given)), 0.01)
     x, y = wf.array(np.ones((128, 24), np.float32)), wf.array(np.ones((24, 64), np.float32))
     f = wf.jit(lambda x, y: x @ y)
     with wf.device("gpu"):

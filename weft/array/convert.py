@@ -85,7 +85,7 @@ def _stack(nodes: Sequence[Node], extents: list[int]) -> Node | None:
         if value is None or n.op is SCALAR:
             value = implementations.number(n.params["value"] if value is None else value, dtype)
         values.append(value)
-    data = execute.eager_device().together(values)
+    data = execute.eager_device().concatenate(values)
     return None if data is None else _make_leaf(np.frombuffer(data, dtype.numpy), (*extents, *shape), dtype)
 
 
@@ -304,7 +304,7 @@ def shared_node(array: np.ndarray) -> Node:
     """Return a leaf over the memory of a contiguous NumPy array. Raise BufferError if the device has memory of its own."""
     if array.size and CONTEXT.device is not None:
         raise BufferError("from_dlpack: with copy=False the memory is shared, and this device has its own")
-    buffer = execute.eager_device().over(array) if array.size else execute.to_buffer(array)
+    buffer = execute.eager_device().alias_numpy(array) if array.size else execute.to_buffer(array)
     return input_leaf(array.shape, parse_dtype(array.dtype), buffer)
 
 

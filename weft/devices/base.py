@@ -47,14 +47,14 @@ class Run(Protocol):
         """
 
     def direct(self) -> int:
-        """Return the address of the table that one native call executes, for warm calls, or 0 if a run is more than that."""
+        """Return the address of the table that one native call executes, for warm calls, or 0 if a run needs more."""
 
 
 @runtime_checkable
 class DefersChecks(Protocol):
     """A Run on an asynchronous device: it can return before the device has checked the indices."""
 
-    def deferring(
+    def run_deferred(
         self, inputs: list[Any], held: list[bool] | None, written: Mapping[int, int] | None,
         tell: Callable[[IndexFault], IndexError],
     ) -> list[Any]:
@@ -68,10 +68,10 @@ class DefersChecks(Protocol):
 
 
 @runtime_checkable
-class TellsLate(Protocol):
+class ReportsErrorsLate(Protocol):
     """A device that reports errors of a run after the run has returned."""
 
-    def tell(self) -> None:
+    def raise_pending_error(self) -> None:
         """Raise the error of an earlier run if one is known and has not been raised yet."""
 
 
@@ -143,18 +143,22 @@ class Prepares(Protocol):
 class Timing(Protocol):
     """A device that can time the steps of a program."""
 
-    def compile_timed(self, program: Program, flush_denormals: bool = False) -> TimedExecutable: ...
+    def compile_timed(self, program: Program, flush_denormals: bool = False) -> TimedExecutable:
+        """Compile a program with time stamps between its steps."""
 
 
 @runtime_checkable
 class WarmCalls(Protocol):
     """A device that runs warm calls of jitted functions natively: see ``weft.devices.native_protocols``."""
 
-    def install_warm_calls(self, cls: type, table: str, world: WarmCallContext) -> None: ...
+    def install_warm_calls(self, cls: type, table: str, world: WarmCallContext) -> None:
+        """Make calls of ``cls`` native: they use the table in the instance's slot ``table``, and read the state in ``world``."""
 
-    def warm_table(self, table: WarmCall) -> WarmTable | None: ...
+    def warm_table(self, table: WarmCall) -> WarmTable | None:
+        """Return the native table of one signature, or None if its calls cannot run natively."""
 
-    def watched(self, rows: Sequence[WatchRow]) -> Callable[[], bool]: ...
+    def watched(self, rows: Sequence[WatchRow]) -> Callable[[], bool]:
+        """Return a function that checks that the watched variables and containers still hold the objects of ``rows``."""
 
 
 @runtime_checkable
@@ -176,9 +180,11 @@ class Measuring(Protocol):
         their own memory return more: see :class:`weft.placement.device_figures.Machine`.
         """
 
-    def recall(self, name: str) -> dict[str, Any] | None: ...
+    def recall(self, name: str) -> dict[str, Any] | None:
+        """Return the note stored under ``name``, or None."""
 
-    def remember(self, name: str, note: dict[str, Any]) -> None: ...
+    def remember(self, name: str, note: dict[str, Any]) -> None:
+        """Store a note under ``name``."""
 
 
 class Sized(Protocol):
@@ -226,7 +232,7 @@ class EagerDevice(Device, Protocol):
     def window(self, buffer: Any, start: int, nbytes: int) -> Any:
         """Return a buffer that aliases part of another. It keeps that buffer alive and prevents writes to it."""
 
-    def over(self, array: np.ndarray) -> Any:
+    def alias_numpy(self, array: np.ndarray) -> Any:
         """Return a read-only buffer that aliases a contiguous NumPy array and keeps it alive."""
 
     def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
@@ -235,7 +241,7 @@ class EagerDevice(Device, Protocol):
     def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
         """Return a writable NumPy view of a buffer, or None if a view or another library may be reading it."""
 
-    def together(self, buffers: Sequence[Any]) -> bytes | None:
+    def concatenate(self, buffers: Sequence[Any]) -> bytes | None:
         """Return the concatenated bytes of buffers, or None if one of them is a window on another buffer."""
 
 
@@ -243,7 +249,7 @@ class EagerDevice(Device, Protocol):
 class HasOwnMemory(Protocol):
     """A device with its own memory. It raises ``OutOfDeviceMemory`` if the memory is full."""
 
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         """Return the free bytes for arrays and programs."""
 
 
@@ -273,10 +279,10 @@ class SharesMemory(Protocol):
     def borrow(self, address: int, nbytes: int, owner: Any, stream: int | None = None) -> Any:
         """Return a read-only buffer over another library's memory, which ``owner`` keeps alive, after waiting for ``stream``."""
 
-    def copied(self, buffer: Any) -> Any:
+    def copy_buffer(self, buffer: Any) -> Any:
         """Return a copy of a buffer."""
 
-    def lies(self, address: int) -> int | None:
+    def gpu_of_address(self, address: int) -> int | None:
         """Return the number of the GPU that owns an address, or None if no GPU does."""
 
 
@@ -284,7 +290,7 @@ class SharesMemory(Protocol):
 class ChoosesByMeasuring(Protocol):
     """A device that times bitwise equal variants of a kernel while a program runs, and keeps the fastest."""
 
-    def settled(self, run: Callable[[], Any], seconds: float) -> bool:
+    def choose_variants(self, run: Callable[[], Any], seconds: float) -> bool:
         """Repeat ``run`` until the variant of each of its kernels is chosen. Return False if this takes more than ``seconds``."""
 
 
@@ -292,7 +298,8 @@ class ChoosesByMeasuring(Protocol):
 class NativeEager(Protocol):
     """A device with native functions for small eager operations: see ``weft.devices.native_protocols``."""
 
-    def small_work(self, world: SmallOperationContext) -> SmallWork: ...
+    def small_work(self, world: SmallOperationContext) -> SmallWork:
+        """Return the native functions, which read the state in ``world``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,11 +314,13 @@ class CodeProperties:
 class Launches(Protocol):
     """A device that may split a kernel into several launches."""
 
-    def launches_of(self, kernel: Kernel) -> int: ...
+    def launches_of(self, kernel: Kernel) -> int:
+        """Return the number of launches."""
 
 
 @runtime_checkable
 class ReadsCode(Protocol):
     """A device that can describe a kernel's code."""
 
-    def code_of(self, kernel: Kernel) -> CodeProperties: ...
+    def code_of(self, kernel: Kernel) -> CodeProperties:
+        """Return the properties of the kernel's compiled code."""

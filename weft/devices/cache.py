@@ -21,8 +21,8 @@ from weft.process.files import user_cache_folder
 
 MAGIC = b"weft-object-1\n"
 SUFFIX = ".weft"
-LARGEST = 256 << 20  # bytes of an entry
-_DAY = 86400.0
+MAX_ENTRY_BYTES = 256 << 20  # bytes of an entry
+_DAY_S = 86400.0
 
 
 class Entry(NamedTuple):
@@ -41,6 +41,7 @@ def default_folder() -> Path:
 
 
 def encode(entry: Entry) -> bytes:
+    """Return an entry as the bytes of its file, with a checksum."""
     meta = json.dumps(entry.meta, sort_keys=True).encode()
     body = len(meta).to_bytes(8, "little") + meta + entry.code
     return MAGIC + hashlib.sha256(body).digest() + body
@@ -68,7 +69,7 @@ class Cache:
     Parameters
     ----------
     folder : created on the first write, accessible to this user only.
-    limit : bytes; a write that finds more removes the least recently used entries.
+    limit : size of the folder in bytes. Every 64th write checks it and removes the least recently used entries.
     """
 
     def __init__(self, folder: Path | None = None, limit: int = 512 << 20) -> None:
@@ -80,7 +81,7 @@ class Cache:
 
     def read(self, name: str) -> Entry | None:
         """Return the entry called ``name``, or None if it is missing or fails a check."""
-        if not self._private():
+        if not self._is_private():
             return None
         path = self.folder / (name + SUFFIX)
         try:
@@ -104,7 +105,7 @@ class Cache:
         try:
             _make_private(self.folder)
             self._checked = None
-            if not self._private():
+            if not self._is_private():
                 return False
             path = self.folder / (name + SUFFIX)
             if path.is_dir() and not path.is_symlink():
@@ -112,8 +113,8 @@ class Cache:
             _write_atomic(path, encode(Entry({**meta, "name": name}, code)))
         except OSError as error:
             self.writable = False
-            _warn(f"weft cannot keep compiled code in {self.folder} ({error.strerror or error}); this run compiles for "
-                  "itself only. Set WEFT_CACHE to a folder that can be written.")
+            _warn(f"weft cannot keep compiled code in {self.folder} ({error.strerror or error}); so other "
+                  "processes compile it again. Set WEFT_CACHE to a folder that can be written.")
             return False
         if self._writes % 64 == 0:
             self.prune()
@@ -141,7 +142,7 @@ class Cache:
             removed += 1
         return removed
 
-    def _private(self) -> bool:
+    def _is_private(self) -> bool:
         """Return whether the folder exists, belongs to this user and is not writable by others. Warn if it is unsafe."""
         if self._checked is None:
             try:
@@ -156,6 +157,7 @@ class Cache:
         return self._checked
 
     def _files(self) -> list[tuple[float, int, Path]]:
+        """Return (modification time, bytes, path) of each entry."""
         out = []
         try:
             with os.scandir(self.folder) as entries:
@@ -198,7 +200,7 @@ def _read_private(path: Path) -> bytes | None:
         return None
     try:
         info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode) or not _is_owned_and_closed(info) or info.st_size > LARGEST:
+        if not stat.S_ISREG(info.st_mode) or not _is_owned_and_closed(info) or info.st_size > MAX_ENTRY_BYTES:
             return None
         with os.fdopen(os.dup(handle), "rb") as file:
             return file.read(info.st_size)  # read() allocates its argument in advance
@@ -221,7 +223,7 @@ def _write_atomic(path: Path, data: bytes) -> None:
 def _touch(path: Path) -> None:
     """Update the modification time, by which pruning orders entries, at most once a day."""
     try:
-        if time.time() - os.stat(path).st_mtime > _DAY:
+        if time.time() - os.stat(path).st_mtime > _DAY_S:
             os.utime(path)
     except OSError:
         pass

@@ -76,7 +76,7 @@ def capsule(node: Node, buffer: Any, stream: Any, version: Any, requested: Any, 
     order = _waiting_stream(stream)
     copied = bool(copy) or not versioned
     if copied:
-        buffer = card.copied(buffer)
+        buffer = card.copy_buffer(buffer)
     view = _array_over(card.lend(buffer, order), node, buffer, copied)
     return _patched_capsule(view, version if versioned else None, location, node.dtype, copied)
 
@@ -199,20 +199,20 @@ def import_node(x: Any, function: str, copy: bool | None = None) -> Node:
     else:
         described = _check_interface(x.__cuda_array_interface__, function)
         address = described["data"][0]
-        owner = _get_card(0, function).lies(address) if address else 0
+        owner = _get_card(0, function).gpu_of_address(address) if address else 0
         if owner is None:
             raise BufferError(f"{function}: __cuda_array_interface__ tells the address {address:#x}, which lies on no card")
         number = owner
         card = _get_card(number, function)
         shown = _import_interface(x, described, number, function)
     count = int(np.prod(shown.shape, dtype=object))
-    if count and card.lies(shown.address) != number:
+    if count and card.gpu_of_address(shown.address) != number:
         raise BufferError(f"{function}: the memory at {shown.address:#x} does not lie on CUDA's card {number}, as the array says")
     if shown.address % shown.form.bytes:
         raise BufferError(f"{function}: the memory at {shown.address:#x} is not aligned for {shown.form}")
     if shown.strides == _contiguous_strides(shown.shape) or not count:
         buffer = card.borrow(shown.address, count * shown.form.bytes, shown.owner, shown.stream)
-        return input_leaf(shown.shape, shown.form, card.copied(buffer) if copy else buffer)
+        return input_leaf(shown.shape, shown.form, card.copy_buffer(buffer) if copy else buffer)
     if copy is False:
         raise BufferError(
             f"{function}: with copy=False the memory must lie row by row; an array of shape {shown.shape} with strides "

@@ -58,7 +58,7 @@ def figures() -> PlacementFigures | None:
 def rooms(machines: Iterable[str]) -> dict[str, int]:
     """Return the free bytes of each named device that has memory of its own. All devices must be present."""
     devices = [(name, get_device(name)) for name in machines]
-    return {name: device.room() for name, device in devices if isinstance(device, HasOwnMemory)}
+    return {name: device.free_bytes() for name, device in devices if isinstance(device, HasOwnMemory)}
 
 
 def _collect_figures(machines: Mapping[str, Machine]) -> PlacementFigures | None:

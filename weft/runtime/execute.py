@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.devices import get_device
-from weft.devices.base import DEVICE_OF_BUFFER_TYPE, DefersChecks, Device, EagerDevice, Prepares, Run, TellsLate
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE, DefersChecks, Device, EagerDevice, Prepares, ReportsErrorsLate, Run
 from weft.devices.faults import IndexFault
 from weft.dtypes.formats import Format
 from weft.errors import DeviceError, format_bytes, index_error
@@ -153,16 +153,16 @@ def with_source_lines(run: Run, graph: Graph, written: Mapping[int, int] | None 
 
 
 class _LocatedRun:
-    __slots__ = ("deferring", "graph", "run", "written")
+    __slots__ = ("run_deferred", "graph", "run", "written")
 
     def __init__(self, run: Any, graph: Graph, written: Mapping[int, int] | None) -> None:
         self.run, self.graph, self.written = run, copy_structure(graph), written
-        self.deferring = run.deferring if written is not None and isinstance(run, DefersChecks) else None
+        self.run_deferred = run.run_deferred if written is not None and isinstance(run, DefersChecks) else None
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
         try:
-            if self.deferring is not None:
-                return self.deferring(inputs, held, self.written, self.told)
+            if self.run_deferred is not None:
+                return self.run_deferred(inputs, held, self.written, self.told)
             return self.run(inputs, held)
         except IndexFault as fault:
             raise self.told(fault) from None
@@ -264,8 +264,8 @@ def to_numpy(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
 
 def _raise_late_error(source: Device) -> None:
     """Raise the pending error of an earlier run on this device, if there is one."""
-    if isinstance(source, TellsLate):
-        source.tell()
+    if isinstance(source, ReportsErrorsLate):
+        source.raise_pending_error()
 
 
 eager_device: Callable[[], EagerDevice] = get_device  # type: ignore[assignment]  # the device of eager work, the CPU

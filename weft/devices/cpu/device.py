@@ -30,6 +30,7 @@ from weft.dtypes.formats import Format
 from weft.kernel.target import CPU
 
 if TYPE_CHECKING:  # loaded with the first program: small eager operations do not need these modules
+    from weft.devices.cpu.emit.text import Generated
     from weft.devices.cpu.native.executable import CPUExecutable
     from weft.devices.cpu.native.timed_executable import TimedExecutable
     from weft.kernel.ir import Kernel
@@ -86,16 +87,16 @@ class CPUDevice:
         self._threads = threads
         self._limit = memory_limit
         self._lock = threading.RLock()
-        self._forking: list[Any] = []
+        self._locks_held_by_fork: list[Any] = []
         self.numpy_calls = 0
         self._prepared: dict[int, tuple[Kernel, str]] = {}  # id -> kernel and printed form, until its program is compiled
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._after_fork)
 
     def _before_fork(self) -> None:
-        """Acquire all locks: a forked child has no other threads, so work they hold a lock for would stay unfinished there."""
+        """Acquire all locks before a fork: the child has no other threads, so a lock that one of them held would stay locked."""
         self._lock.acquire()
-        self._forking.append(self._lock)
+        self._locks_held_by_fork.append(self._lock)
         compiler = self.__dict__.get("compiler")
         if compiler is not None:
             compiler.lock.acquire()
@@ -104,11 +105,12 @@ class CPUDevice:
             lock = llvm_lock()
             if lock is not None:
                 lock.acquire()
-                self._forking.append(lock)
+                self._locks_held_by_fork.append(lock)
 
     def _after_fork(self) -> None:
-        while self._forking:
-            self._forking.pop().release()
+        """Release the locks, in the parent and in the child."""
+        while self._locks_held_by_fork:
+            self._locks_held_by_fork.pop().release()
 
     @_LazyAttribute
     def pool(self) -> Pool:
@@ -139,7 +141,7 @@ class CPUDevice:
         return permanent(extent(SMALL_STATE))
 
     def small_work(self, world: SmallOperationContext) -> call_tables.CPUSmall:
-        """See ``weft.devices.native_protocols``. Supports one ``world`` per process."""
+        """Return the native functions for small eager operations. A process has one ``world``, the state that they read."""
         return call_tables.CPUSmall(world, self.native, self.allocator, self.small_state)
 
     def install_warm_calls(self, cls: type, table: str, world: WarmCallContext) -> None:
@@ -148,7 +150,7 @@ class CPUDevice:
         call_tables.install(cls, table, world, self.native["weft_warm"], self.warm_state)
 
     def warm_table(self, table: WarmCall) -> call_tables.WarmTable | None:
-        """Return the native table of a signature, or None if the Program may not overwrite the arrays that it would have to."""
+        """Return the native table of a signature, or None if the Program may not overwrite an input that is written in place."""
         if not {row[:2] for row in table.written} <= call.donations(table.run.direct()):
             return None
         return call_tables.WarmTable(self._world, table)
@@ -213,6 +215,7 @@ class CPUDevice:
         return self.allocator.allocate(max(1, nbytes))
 
     def upload(self, array: np.ndarray) -> Any:
+        """Copy an array to a new buffer, in row-major order."""
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
         nbytes = array.nbytes
@@ -244,7 +247,7 @@ class CPUDevice:
         owner = buffer if isinstance(buffer, BorrowedBuffer) else memoryview(buffer)
         return BorrowedBuffer(buffer.address + start, nbytes, owner)
 
-    def over(self, array: np.ndarray) -> Any:
+    def alias_numpy(self, array: np.ndarray) -> Any:
         return BorrowedBuffer(array.__array_interface__["data"][0], array.nbytes, array)
 
     def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
@@ -256,7 +259,7 @@ class CPUDevice:
     def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
         return None if buffer.exported else self.memory(buffer, shape, dtype)
 
-    def together(self, buffers: Sequence[Any]) -> bytes | None:
+    def concatenate(self, buffers: Sequence[Any]) -> bytes | None:
         return None if BorrowedBuffer in set(map(type, buffers)) else b"".join(buffers)
 
     def synchronise(self) -> None:
@@ -310,7 +313,7 @@ class CPUDevice:
         return CodeProperties(generated.vectors, tuple(sorted(slow)))
 
 
-def _generate(kernel: Any) -> Any:
+def _generate(kernel: Kernel) -> Generated:
     from weft.devices.cpu.generate import generate
 
     return generate(kernel, host())

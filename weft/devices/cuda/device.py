@@ -89,7 +89,7 @@ class CardDevice(PrintingDevice):
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> CardMemory:
         return self.upload(array[rows])
 
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         with self.lock:
             self.driver.enter()
             return self.driver.free() + self.memories.kept
@@ -120,7 +120,7 @@ class CardDevice(PrintingDevice):
                 self.driver.follow(stream)
             return self.memories.borrow(address, nbytes, owner)
 
-    def copied(self, buffer: CardMemory) -> CardMemory:
+    def copy_buffer(self, buffer: CardMemory) -> CardMemory:
         with self.lock:
             copy = self.ready()(buffer.nbytes)
             self._settle(buffer)
@@ -128,18 +128,18 @@ class CardDevice(PrintingDevice):
                 self.driver.copy(copy.pointer, buffer.pointer, buffer.nbytes)
         return copy
 
-    def lies(self, address: int) -> int | None:
+    def gpu_of_address(self, address: int) -> int | None:
         with self.lock:
             self.driver.enter()
-            return self.driver.lies(address)
+            return self.driver.gpu_of_address(address)
 
     # ---- reads
 
-    def tell(self) -> None:
-        """See :class:`weft.devices.base.TellsLate`."""
+    def raise_pending_error(self) -> None:
+        """See :class:`weft.devices.base.ReportsErrorsLate`."""
         with self.lock:
             self.driver.enter()
-            self.checks.tell()
+            self.checks.raise_pending_error()
 
     def _settle(self, buffer: CardMemory) -> None:
         """Wait for the index checks on which a buffer depends; raise the error of a failed one."""
@@ -195,7 +195,7 @@ class CardDevice(PrintingDevice):
     def identity(self) -> str:
         return f"{self.driver.name} {self.driver.capability} {self.driver.total} {version()}"
 
-    def settled(self, run: Callable[[], Any], seconds: float) -> bool:
+    def choose_variants(self, run: Callable[[], Any], seconds: float) -> bool:
         """See :class:`weft.devices.base.ChoosesByMeasuring`. Other tiles are compiled in parallel, so runs are spaced out."""
         end = time.monotonic() + seconds
         while True:

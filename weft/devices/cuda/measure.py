@@ -96,7 +96,7 @@ def _product(device: Device, stored: Format, accum: Format, precision: str, n: i
     a, b = [x if stored is accum else bind(TABLE["cast"], x, dtype=accum) for x in operands]
     run = _run(device, operands, _matmul(a, b, precision))
     if isinstance(device, ChoosesByMeasuring):
-        device.settled(run, TUNING_S)
+        device.choose_variants(run, TUNING_S)
     return 2.0 * n**3 / _seconds(device, run, repeat)
 
 

@@ -209,7 +209,7 @@ class NvidiaDriver:
         """Return when all operations on this card, of all libraries, are done."""
         self._call("cuCtxSynchronize")
 
-    def lies(self, address: int) -> int | None:
+    def gpu_of_address(self, address: int) -> int | None:
         """Return the number of the card that an address belongs to; None if it is not a card's memory."""
         which = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
         error, number = self._api.cuPointerGetAttribute(which, address)

@@ -93,7 +93,7 @@ class PendingChecks:
                 self._unraised.append(check)
                 self._failed.update(check.results)
 
-    def tell(self) -> None:
+    def raise_pending_error(self) -> None:
         """Read finished records, and raise the error of a failed run if it was not raised yet."""
         self.note()
         if self._unraised:

@@ -78,12 +78,12 @@ class CardExecutable:
             allocate = self.device.ready()
             return self._run_once(allocate, inputs, held, None, None)
 
-    def deferring(
+    def run_deferred(
         self, inputs: list[Any], held: list[bool] | None, written: Mapping[int, int] | None, tell: MakeError,
     ) -> list[CardMemory]:
         with self.device.lock:
             allocate = self.device.ready()
-            self.device.checks.tell()
+            self.device.checks.raise_pending_error()
             return self._run_once(allocate, inputs, held, written, tell)
 
     def _run_once(
