@@ -100,7 +100,7 @@ class CPUDevice:
         compiler = self.__dict__.get("compiler")
         if compiler is not None:
             compiler.lock.acquire()
-            self._forking.append(compiler.lock)
+            self._locks_held_by_fork.append(compiler.lock)
             compiler.emitter.drain()
             lock = llvm_lock()
             if lock is not None:
