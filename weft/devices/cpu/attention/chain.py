@@ -1,9 +1,10 @@
-"""LLVM text of a chain of products: units of rows, blocks of columns, and all products on one tile.
+"""LLVM text of a chain of products, such as attention. Work is divided into units of rows and blocks of columns; all products of
+the chain are computed on one tile before the next.
 
 Each worker holds only one tile of the intermediate matrix at a time. Columns are visited in ascending blocks, so sums over
 columns do not depend on units or threads. Sums over rows (gradients of keys and values) are computed per unit in the order of
-its rows and joined in the order of the units; extents alone determine the units. Skipped tiles produce the NaNs that multiplying
-zeros by infinite or NaN elements would produce.
+its rows and joined in the order of the units; extents alone determine the units. A tile that the mask
+excludes is skipped; its sums become NaN where its zeros would have met infinite or NaN elements.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ def generate_chain(kernel: Kernel, isa: ISA) -> Generated:
     ((stage,),) = (phase.stages for phase in kernel.phases)
     if not isinstance(stage, Chain):
         raise ValueError(f"kernel {kernel.name} is not a single chain of products")
-    return _Driver(kernel, ChainTiling(stage, isa)).generate()
+    return _ChainEmitter(kernel, ChainTiling(stage, isa)).generate()
 
 
-class _Driver:
+class _ChainEmitter:
+    """The emitter of all functions of one kernel."""
+
     def __init__(self, kernel: Kernel, plan: ChainTiling) -> None:
         self.kernel, self.plan = kernel, plan
         self.m = Module()
@@ -39,30 +42,30 @@ class _Driver:
         self.room, self.shared = WorkerScratch(plan), SharedScratch(plan)
         self.tiles = Tiles(self.m, plan, self.symbol)
         self.middle = IntermediateTile(self.m, kernel, plan, self.room)
-        self.finite = Finite(self.m, plan, self.symbol)
+        self.nan_sums = NanSums(self.m, plan, self.symbol)
         self.packs: dict[tuple, str] = {}
         self.outer = "".join(f", i64 %o{n}" for n in range(len(plan.outer)))
-        self.rest_rows, self.rest_columns = plan.rows % plan.wide, plan.columns % plan.block
-        self.heights = [plan.wide] * (plan.rows >= plan.wide) + [self.rest_rows] * (self.rest_rows > 0)
+        self.rest_rows, self.rest_columns = plan.rows % plan.panel_rows, plan.columns % plan.block
+        self.heights = [plan.panel_rows] * (plan.rows >= plan.panel_rows) + [self.rest_rows] * (self.rest_rows > 0)
         self.widths = [plan.block] * (plan.columns >= plan.block) + [self.rest_columns] * (self.rest_columns > 0)
 
     def generate(self) -> Generated:
         plan, m = self.plan, self.m
-        marks = {
+        conditions = {
             "chain softmax": plan.chain.softmax is not None, "chain across": bool(plan.across),
             "chain packs": bool(self.room.packed), "chain skips": bool(plan.chain.where), "chain panels": plan.panels > 1,
             "chain last rows": self.rest_rows > 0, "chain last columns": self.rest_columns > 0,
-            "chain splits": plan.splits > 1, "chain turns": plan.turns > 1,
+            "chain splits": plan.splits > 1, "chain turns": plan.row_iterations > 1,
         }
-        for path in ("chain", *(path for path, holds in marks.items() if holds)):
+        for path in ("chain", *(path for path, holds in conditions.items() if holds)):
             m.took(path)
         for live in self.heights:
             for count in self.widths:
-                self._tile(live, count)
-            self._strip(live)
-        self._unit()
+                self._emit_tile(live, count)
+            self._emit_rows(live)
+        self._emit_unit()
         if plan.across:
-            self._join()
+            self._emit_join()
         f = m.function(f"define void @{self.symbol}(ptr %args)")
         count_entry(m, f)
         parallel = plan.flops > SERIAL_FLOPS
@@ -81,8 +84,8 @@ class _Driver:
     def _side(self, f: Function, side: Factor, position: str | int) -> str:
         """Return the address of a factor at a row or a column."""
         size = side.buffer.dtype.bytes
-        at: str | int = f.add(f.mul(position, side.place), side.const)
-        at = f.dot(at, ((f"%o{n}", stride) for n, stride in enumerate(side.outer)))
+        at: str | int = f.add(f.mul(position, side.stride), side.offset)
+        at = f.dot(at, ((f"%o{n}", stride) for n, stride in enumerate(side.outer_strides)))
         return f.offset(f.argument(side.buffer.id), f.mul(at, size))
 
     def _packing(self, make: Callable[..., None], dtype: Format, *arguments: int) -> str:
@@ -95,24 +98,24 @@ class _Driver:
 
     def _pack_rows(self, side: Factor, out: int) -> str:
         """Return the name of a function that copies rows or columns, ``out`` elements apart."""
-        return self._packing(Packer.rows, side.buffer.dtype, side.place, side.own, out, 8)
+        return self._packing(Packer.rows, side.buffer.dtype, side.stride, side.own_stride, out, 8)
 
     def _column(self, f: Function, side: Factor) -> tuple[str, int, int]:
-        """Return the address of the columns from %j on, the stride between columns, and the stride within a column."""
+        """Return the address of column %j of a factor, the stride between columns, and the stride within a column."""
         if side in self.room.packed:
             return f.offset("%base", self.room.packed[side]), side.extent, 1
-        return self._side(f, side, "%j"), side.place, side.own
+        return self._side(f, side, "%j"), side.stride, side.own_stride
 
     # ---- one tile
 
     def _tile_name(self, live: int, count: int) -> str:
         return f"{self.symbol}.rows{live}.columns{count}"
 
-    def _tile(self, live: int, count: int) -> None:
+    def _emit_tile(self, live: int, count: int) -> None:
         """Emit @name(args, work, base, sums, flag, outer..., i, j): all products of the tile at row %i and column %j.
 
-        work: scratch of the panel; base: scratch of the worker; sums: over the unit's rows; flag: whether a factor along the
-        columns has an infinite or NaN element
+        work: scratch of the panel; base: scratch of the worker; sums: the sums over the unit's rows; flag: whether a factor along
+        the columns has an infinite or NaN element
         """
         plan, room = self.plan, self.room
         name = self._tile_name(live, count)
@@ -133,8 +136,8 @@ class _Driver:
         for k, (rows, columns) in enumerate(zip(plan.inner_rows, plan.inner_columns, strict=True)):
             start, place, step = self._column(f, columns)
             self.tiles.product(
-                f, start, f.offset("%work", room.turned[rows]), f.offset("%base", room.tiles[k]), rows=count, vectors=vectors,
-                k=rows.extent, a_row=place, a_k=step, b_k=plan.wide, ld=plan.wide, mode="set",
+                f, start, f.offset("%work", room.transposed[rows]), f.offset("%base", room.tiles[k]), rows=count, vectors=vectors,
+                k=rows.extent, a_row=place, a_k=step, b_k=plan.panel_rows, ld=plan.panel_rows, mode="set",
             )
         arguments = f"(ptr %args, ptr %work, ptr {tile}{self.outer}, i64 %i, i64 %j)"
         if every is None:
@@ -150,22 +153,22 @@ class _Driver:
             start, place, step = self._column(f, side)
             self.tiles.product(
                 f, start, f.offset("%base", room.tiles[plan.tile(o.value)]), f.offset("%work", room.sums_of(o)), rows=side.extent,
-                vectors=vectors, k=count, a_row=step, a_k=place, b_k=plan.wide, ld=plan.wide, mode=mode,
+                vectors=vectors, k=count, a_row=step, a_k=place, b_k=plan.panel_rows, ld=plan.panel_rows, mode=mode,
                 shrink=f.offset("%work", room.shrink),
             )
         for o in plan.across:
             side, width = plan.side(o), SharedScratch.width(plan, o)
             value, plain = f.offset("%base", room.tiles[plan.tile(o.value)]), f.offset("%work", room.plain[side])
             self.tiles.product(
-                f, value, plain, self._sums_at(f, o, "%j"), rows=count, vectors=width // plan.lanes, k=live, a_row=plan.wide,
-                a_k=1, b_k=width, ld=width, mode="add",
+                f, value, plain, self._sums_at(f, o, "%j"), rows=count, vectors=width // plan.lanes, k=live,
+                a_row=plan.panel_rows, a_k=1, b_k=width, ld=width, mode="add",
             )
 
     def _sums_at(self, f: Function, o: Outer, column: str | int) -> str:
         return f.offset("%sums", f.add(f.mul(column, SharedScratch.width(self.plan, o) * self.plan.size), self.shared.at[o.id]))
 
     def _emit_skipped(self, f: Function, live: int, count: int) -> None:
-        """Emit a masked tile, which is all zeros: add NaN where a zero meets an infinite or NaN element."""
+        """Emit the code of a tile that the mask excludes: its elements are 0, so only NaNs, 0 times infinity, are added."""
         plan, room = self.plan, self.room
         vectors = -(-live // plan.lanes)
         zeros = f.offset("%base", room.zeros)
@@ -173,17 +176,17 @@ class _Driver:
             with f.when("%flag"):
                 for o in plan.along:
                     side = plan.side(o)
-                    self.finite.columns(f, side, self._side(f, side, "%j"), count, zeros)
-                    self.finite.add_down(f, zeros, f.offset("%work", room.sums_of(o)), side.extent, vectors)
+                    self.nan_sums.columns(f, side, self._side(f, side, "%j"), count, zeros)
+                    self.nan_sums.add_down(f, zeros, f.offset("%work", room.sums_of(o)), side.extent, vectors)
         for o in plan.across:
             side, width = plan.side(o), SharedScratch.width(plan, o)
-            bad = self.finite.rows(f, f.offset("%work", room.plain[side]), live, width, zeros)
+            bad = self.nan_sums.rows(f, f.offset("%work", room.plain[side]), live, width, zeros)
             with f.when(bad):
-                self.finite.add_to_rows(f, zeros, self._sums_at(f, o, "%j"), count, width)
+                self.nan_sums.add_to_rows(f, zeros, self._sums_at(f, o, "%j"), count, width)
 
     # ---- rows
 
-    def _strip(self, live: int) -> None:
+    def _emit_rows(self, live: int) -> None:
         """Emit @name(args, base, sums, flag, outer..., i, panels): all columns for %panels panels of rows from %i on."""
         plan, room = self.plan, self.room
         f = self.m.function(
@@ -191,45 +194,45 @@ class _Driver:
             f"i64 %panels)"
         )
         with f.loop(0, "%panels") as p:
-            self._begin(f, f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.wide)), live)
+            self._emit_panel_setup(f, f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.panel_rows)), live)
         whole = plan.columns // plan.block
         if whole:
             with f.loop(0, whole * plan.block, plan.block) as j:
-                self._columns(f, live, plan.block, j)
+                self._emit_columns(f, live, plan.block, j)
         if self.rest_columns:
-            self._columns(f, live, self.rest_columns, whole * plan.block)
+            self._emit_columns(f, live, self.rest_columns, whole * plan.block)
         if plan.along or plan.chain.stores:
             with f.loop(0, "%panels") as p:
-                work, i = f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.wide))
+                work, i = f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.panel_rows))
                 f.do(f"call void @{self.symbol}.rows{live}.done(ptr %args, ptr {work}, ptr %base{self.outer}, i64 {i})")
             self._emit_results(live)
 
-    def _begin(self, f: Function, work: str, i: str, live: int) -> None:
+    def _emit_panel_setup(self, f: Function, work: str, i: str, live: int) -> None:
         plan, room, size = self.plan, self.room, self.plan.size
-        for side, at in room.turned.items():
-            name = self._packing(Packer.columns, side.buffer.dtype, live, side.place, side.own, plan.wide)
+        for side, at in room.transposed.items():
+            name = self._packing(Packer.columns, side.buffer.dtype, live, side.stride, side.own_stride, plan.panel_rows)
             f.do(f"call void @{name}(ptr {self._side(f, side, i)}, ptr {f.offset(work, at)}, i64 {side.extent})")
         for side, at in room.plain.items():
             name = self._pack_rows(side, plan.padded(side.extent))
             f.do(f"call void @{name}(ptr {self._side(f, side, i)}, ptr {f.offset(work, at)}, i64 {live}, i64 {side.extent})")
         for o in plan.along:
-            self._fill(f, f.offset(work, room.sums_of(o)), plan.side(o).extent * plan.wide * size, "zeroinitializer")
+            self._emit_fill(f, f.offset(work, room.sums_of(o)), plan.side(o).extent * plan.panel_rows * size, "zeroinitializer")
         if plan.chain.softmax:
             least = "splat (float 0xFFF0000000000000)" if size == 4 else "splat (double 0xFFF0000000000000)"
-            self._fill(f, f.offset(work, room.top), plan.wide * size, least)
-            self._fill(f, f.offset(work, room.total), plan.wide * size, "zeroinitializer")
+            self._emit_fill(f, f.offset(work, room.top), plan.panel_rows * size, least)
+            self._emit_fill(f, f.offset(work, room.total), plan.panel_rows * size, "zeroinitializer")
 
-    def _fill(self, f: Function, pointer: str, nbytes: str | int, value: str) -> None:
+    def _emit_fill(self, f: Function, pointer: str, nbytes: str | int, value: str) -> None:
         with f.loop(0, nbytes, self.middle.width) as at:
             f.store(self.middle.vector, value, f.offset(pointer, at), self.middle.width)
 
-    def _columns(self, f: Function, live: int, count: int, j: str | int) -> None:
+    def _emit_columns(self, f: Function, live: int, count: int, j: str | int) -> None:
         plan, room = self.plan, self.room
         for side, at in room.packed.items():
             name = self._pack_rows(side, side.extent)
             f.do(f"call void @{name}(ptr {self._side(f, side, j)}, ptr {f.offset('%base', at)}, i64 {count}, i64 {side.extent})")
         with f.loop(0, "%panels") as p:
-            work, i = f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.wide))
+            work, i = f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.panel_rows))
             arguments = f"ptr %args, ptr {work}, ptr %base, ptr %sums, i1 %flag{self.outer}, i64 {i}, i64 {j}"
             f.do(f"call void @{self._tile_name(live, count)}({arguments})")
 
@@ -243,7 +246,7 @@ class _Driver:
             self.middle.rows_done(f, live)
         for n, o in enumerate(plan.along):
             extent = plan.side(o).extent  # [own axis][rows] to [rows][own axis]
-            name = self._packing(Packer.columns, plan.chain.accum, extent, plan.wide, 1, plan.padded(extent))
+            name = self._packing(Packer.columns, plan.chain.accum, extent, plan.panel_rows, 1, plan.padded(extent))
             result = f.offset("%base", room.result)
             f.do(f"call void @{name}(ptr {f.offset('%work', room.sums_of(o))}, ptr {result}, i64 {live})")
             each = self._results(n, o)
@@ -266,7 +269,7 @@ class _Driver:
             number, index = divide(f, number, self.plan.outer[n].extent)
             f.do(f"%o{n} = add i64 {index}, 0")
 
-    def _unit(self) -> None:
+    def _emit_unit(self) -> None:
         plan, shared = self.plan, self.shared
         lead = len(plan.chain.batch)
         f = self.m.function(f"define internal void @{self.symbol}.unit(ptr %args, i64 %unit, i64 %worker)")
@@ -276,14 +279,14 @@ class _Driver:
         self._split_outer(f, batch, 0, lead)
         sums = f.offset(scratch, f.mul("%unit", shared.unit))
         if plan.across:
-            self._fill(f, sums, shared.unit, "zeroinitializer")
+            self._emit_fill(f, sums, shared.unit, "zeroinitializer")
         flag = "false"
         if plan.chain.where:
             for side in dict.fromkeys(plan.side(o) for o in plan.along):
                 zeros = f.offset(base, self.room.zeros)
-                bad = self.finite.columns(f, side, self._side(f, side, 0), plan.columns, zeros)
+                bad = self.nan_sums.columns(f, side, self._side(f, side, 0), plan.columns, zeros)
                 flag = bad if flag == "false" else f.let(f"or i1 {flag}, {bad}")
-        lo, hi = share(f, split, plan.turns * plan.strips, plan.splits)
+        lo, hi = share(f, split, plan.row_iterations * plan.strips, plan.splits)
         body = f"ptr %args, i64 %turn, ptr %base, ptr %sums, i1 %flag{''.join(f', i64 %o{n}' for n in range(lead))}"
         with f.loop(lo, hi) as turn:
             arguments = body.replace("%turn", turn).replace("%base", base).replace("%sums", sums).replace("%flag", flag)
@@ -291,8 +294,8 @@ class _Driver:
         f = self.m.function(f"define internal void @{self.symbol}.turn({body})")
         group, strip = divide(f, "%turn", plan.strips)
         self._split_outer(f, group, lead, len(plan.outer))
-        i = f.mul(strip, plan.panels * plan.wide)
-        whole = plan.rows // plan.wide
+        i = f.mul(strip, plan.panels * plan.panel_rows)
+        whole = plan.rows // plan.panel_rows
         arguments = f"ptr %args, ptr %base, ptr %sums, i1 %flag{self.outer}"
         first = f.mul(strip, plan.panels)
 
@@ -300,12 +303,12 @@ class _Driver:
         if whole:
             with f.when(f.let(f"icmp slt i64 {first}, {whole}", "c")) if both else nullcontext():
                 count = f.minimum(f.let(f"sub i64 {whole}, {first}"), plan.panels)
-                f.do(f"call void @{self.symbol}.rows{plan.wide}({arguments}, i64 {i}, i64 {count})")
+                f.do(f"call void @{self.symbol}.rows{plan.panel_rows}({arguments}, i64 {i}, i64 {count})")
         if self.rest_rows:
             with f.otherwise() if both else nullcontext():
-                f.do(f"call void @{self.symbol}.rows{self.rest_rows}({arguments}, i64 {whole * plan.wide}, i64 1)")
+                f.do(f"call void @{self.symbol}.rows{self.rest_rows}({arguments}, i64 {whole * plan.panel_rows}, i64 1)")
 
-    def _join(self) -> None:
+    def _emit_join(self) -> None:
         """Emit the function that adds the sums of a batch's units and stores the results, a block of columns per chunk."""
         plan, shared = self.plan, self.shared
         lead = len(plan.chain.batch)
@@ -334,8 +337,9 @@ class _Driver:
             f.do(f"call void @{each}(ptr %args, ptr null, ptr {first}{self.outer}, i64 {j}, i64 {count})")
 
 
-class Finite:
-    """Sums of zeros times columns or rows, which are NaN for infinite or NaN elements, and their addition to other sums."""
+class NanSums:
+    """Emitter of sums of 0 * x over columns or rows, which are NaN if an x is infinite or NaN, and of their addition to other
+    sums."""
 
     def __init__(self, m: Module, plan: ChainTiling, symbol: str) -> None:
         self.m, self.plan, self.symbol = m, plan, symbol
@@ -355,11 +359,11 @@ class Finite:
                 cell = g.local(self.vector, self.width)
                 g.store(self.vector, "zeroinitializer", cell, self.width)
                 with g.loop(0, "%count") as j:
-                    at = g.offset("%start", g.mul(j, side.place * size))
-                    if side.own == 1 and live == self.plan.lanes:
+                    at = g.offset("%start", g.mul(j, side.stride * size))
+                    if side.own_stride == 1 and live == self.plan.lanes:
                         x = pack.read(g, g.offset(at, first * size), live)
                     else:
-                        x = pack.across(g, at, first, side.extent, side.own)
+                        x = pack.across(g, at, first, side.extent, side.own_stride)
                     self._add(g, cell, g.let(f"fmul {self.vector} {x}, zeroinitializer"))
                 bad = self._store_sum(g, cell, g.offset("%out", first * self.plan.size), bad)
             g.do(f"ret i1 {bad}")
@@ -394,7 +398,7 @@ class Finite:
             z = f.load(plan.scalar, f.offset(zeros, f.mul(e, plan.size)), plan.size)
             many = f.splat(plan.scalar, z, plan.lanes)
             for v in range(vectors):
-                self._add(f, f.offset(sums, f.add(f.mul(e, plan.wide * plan.size), v * self.width)), many)
+                self._add(f, f.offset(sums, f.add(f.mul(e, plan.panel_rows * plan.size), v * self.width)), many)
 
     def add_to_rows(self, f: Function, zeros: str, sums: str, count: int, width: int) -> None:
         """Add ``zeros`` [own axis] to each of ``count`` rows of sums."""

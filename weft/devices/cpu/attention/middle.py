@@ -21,7 +21,7 @@ INFINITE = float("inf")
 
 
 class IntermediateTile:
-    """An emitter of the values and stores of one chain."""
+    """Emitter of the values and stores of one chain."""
 
     def __init__(self, m: Module, kernel: Kernel, plan: ChainTiling, room: WorkerScratch) -> None:
         self.m, self.kernel, self.plan, self.room = m, kernel, plan, room
@@ -64,13 +64,13 @@ class IntermediateTile:
         with f.loop(0, count) as n:
             axes = {**lanes[0].axes, self.plan.column.id: f.add("%j", n)}
             for v, env in enumerate(lanes):
-                place = f.offset("%tile", f.add(f.mul(n, self.plan.wide * self.plan.size), v * self.width))
+                place = f.offset("%tile", f.add(f.mul(n, self.plan.panel_rows * self.plan.size), v * self.width))
                 yield v, replace(env, axes=axes, memo=dict(env.memo)), place
 
     # ---- masks
 
     def bounds(self, f: Function, rows: int, columns: int) -> tuple[str | None, str | None]:
-        """Return two bits: the mask excludes the whole tile at %i, %j; the mask includes it. None if the chain has no mask."""
+        """Emit two bits: whether the mask excludes the whole tile at %i, %j; whether it includes it. None without a mask."""
         plan = self.plan
         none = every = None
         extents = {plan.row.id: rows, plan.column.id: columns}
@@ -88,6 +88,7 @@ class IntermediateTile:
         return none, every
 
     def _mask(self, f: Function, env: Env) -> str:
+        """Emit the chain's mask of one vector."""
         plan = self.plan
         e, o = ValueEmitter(f, self.m, plan.isa, env), Ops(f, self.m, plan.isa, plan.lanes)
         mask = ""

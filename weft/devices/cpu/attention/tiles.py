@@ -1,4 +1,4 @@
-"""The products of a chain on one block of columns and one panel of rows: calls of the product microkernel.
+"""The products of a chain on one tile, a block of columns and a panel of rows: calls of the product microkernel.
 
 Scores are stored as [columns][rows], so vectors run along the rows: factors along the columns are read in place as scalars, a
 softmax over columns needs no operation across lanes, and only factors along the rows are transposed, once.
@@ -12,8 +12,8 @@ from weft.devices.cpu.attention.tiling import TILE_ROWS, ChainTiling
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.microkernel import MicrokernelSpec, Tile, emit_microkernel
 
-CHAIN = 128  # longest chain of consecutive additions
-ABREAST = 4  # most vectors of a tile
+MAX_ADDITION_CHAIN = 128  # consecutive additions to one accumulator
+MAX_TILE_VECTORS = 4  # vectors that one call of the microkernel computes side by side
 
 
 class Tiles:
@@ -32,8 +32,8 @@ class Tiles:
         mode: ``set`` overwrites t, ``add`` adds to t, ``shrink`` multiplies t by the vectors at ``shrink`` and then adds.
         """
         size, lanes = self.plan.size, self.plan.lanes
-        for first in range(0, vectors, ABREAST):
-            count = min(ABREAST, vectors - first)
+        for first in range(0, vectors, MAX_TILE_VECTORS):
+            count = min(MAX_TILE_VECTORS, vectors - first)
             tall = TILE_ROWS if count * TILE_ROWS + count + 1 <= self.plan.isa.registers else max(1, 12 // count)
             start, into = f.offset(b, first * lanes * size), f.offset(t, first * lanes * size)
             least = f.offset(shrink, first * lanes * size) if mode == "shrink" else "null"
@@ -59,8 +59,8 @@ class Tiles:
             name = self.functions[key] = f"{self.symbol}.tile{len(self.functions)}"
             plan = self.plan
             micro = MicrokernelSpec(
-                name, rows, vectors, plan.lanes, plan.scalar, a_row, a_k, b_k, k, CHAIN, align=plan.lanes * plan.size,
-                fma=plan.isa.fma,
+                name, rows, vectors, plan.lanes, plan.scalar, a_row, a_k, b_k, k, MAX_ADDITION_CHAIN,
+                align=plan.lanes * plan.size, fma=plan.isa.fma,
             )
             emit_microkernel(self.m, micro, "", self._finish(micro, ld, mode))
         return self.functions[key]

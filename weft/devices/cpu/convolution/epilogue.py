@@ -1,4 +1,4 @@
-"""The generators of phases, and the stores of a convolution, applied to finished sums."""
+"""The base class of the generators of phases, and the stores of a convolution, which run on finished sums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from weft.kernel.ir import Access, Axis, Kernel, Stage, Store
 
 
 class ConvolutionPart:
-    """What the generators of one phase share. shared, worker: bytes of scratch; path: for ``Generated.paths``."""
+    """Base class of the generators of one phase.
+
+    shared, worker: bytes of scratch for all workers, and for each; path: the name of the code path, for ``Generated.paths``
+    """
 
     shared = worker = 0
     path = ""

@@ -1,8 +1,9 @@
 """Forward convolution and input gradient: vectors of pixels times broadcast weights.
 
-A chunk is a block of images x rows, possibly of a group of filter panels. It copies its part of the image with borders to the
-worker's scratch (``layout.ImageLayout``), so that each tap of a tile is one contiguous load at a constant displacement. A
-panel's sums go to a scratch plane, which the stores read row by row; if the stores are few, they read a tile's registers.
+The work is divided into chunks: blocks of images and rows, and possibly groups of filter panels. A chunk copies its part of the
+image, with borders, to the worker's scratch (``layout.ImageLayout``), so that each tap of a tile is one contiguous load at a
+constant displacement. A panel's sums go to a scratch plane, which the stores read row by row; if the stores are few, they read a
+tile's registers.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from weft.kernel.ir import Axis, Kernel
 from weft.kernel.stages import join_axes, work
 from weft.kernel.summation import contraction_order
 
-INLINE = 8e5  # operations up to which the calling thread runs all chunks
-JOINED = 1 << 30  # the id of the axis that stands for all pixels of an image
-DIRECT = 24  # instructions of the stores up to which every tile contains them
-LONG = 64  # summed elements above which a tile's pixels, not a panel's weights, stay in the cache
-PACK_PARALLEL = 1 << 16  # weights above which packing runs in parallel
+MAX_SERIAL_FLOPS = 8e5  # up to this work the calling thread runs all chunks
+JOINED_AXIS_ID = 1 << 30  # the id of the axis that stands for all pixels of an image
+MAX_DIRECT_INSTRUCTIONS = 24  # stores of up to this many instructions are part of each tile's function
+MAX_CACHED_WEIGHTS_SUM = 64  # up to this many summed elements the weights of a panel stay in the cache, else a tile's pixels
+MIN_PARALLEL_WEIGHTS = 1 << 16  # weights above which packing runs in parallel
 
 
-def digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
+def emit_digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
     """Emit the mixed-radix digits of ``value``, the last one varying fastest."""
     out: list[str] = []
     for radix in reversed(radices[1:]):
@@ -48,9 +49,9 @@ class Forward(ConvolutionPart):
         accum = conv.contraction.accum
         self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
         pixels = tuple(w.pixel for w in conv.windows)
-        self.joined = Axis(JOINED, prod(p.extent for p in pixels))
+        self.joined = Axis(JOINED_AXIS_ID, prod(p.extent for p in pixels))
         self.joined_stores = join_axes(conv.contraction.stores, pixels, self.joined)
-        few = self.joined_stores is not None and work(self.joined_stores) <= DIRECT
+        few = self.joined_stores is not None and work(self.joined_stores) <= MAX_DIRECT_INSTRUCTIONS
         self.plan = make_plan(conv, isa, accum.bytes, few)
         self.path = "convolution" + (" in place" if self.plan.in_place else "") + (" direct" if self.plan.direct else "")
         self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
@@ -86,7 +87,7 @@ class Forward(ConvolutionPart):
         """Emit the packing of one panel of weights of one group, a chunk."""
         conv = self.conv
         f = self.module.function(f"define internal void {self.name('pack')}(ptr %args, i64 %chunk, i64 %worker)")
-        group, panel = digits(f, "%chunk", (conv.group.extent, self.panels))
+        group, panel = emit_digits(f, "%chunk", (conv.group.extent, self.panels))
         to = f.offset(self.argument(f, self.scratch_slot), f.mul("%chunk", self.panel_bytes))
         source = self.operand(f, conv.weights, conv.group, group)
         ragged = self.last_rows != self.mr
@@ -99,7 +100,7 @@ class Forward(ConvolutionPart):
         f = self.module.function(f"define internal void {self.name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
         stores = None if plan.direct else Stores(f, self, conv, number)
         radices = (conv.group.extent, plan.image_blocks, plan.row_blocks, plan.filter_groups)
-        group, image_block, row_block, filter_group = digits(f, "%chunk", radices)
+        group, image_block, row_block, filter_group = emit_digits(f, "%chunk", radices)
         scratch = self.argument(f, self.scratch_slot)
         image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         out = f.offset(image, self.image_bytes)
@@ -114,8 +115,8 @@ class Forward(ConvolutionPart):
             image = f.offset(source, f.mul(f.add(at, conv.image_base), width))
         else:
             pack_image(self, f, layout, source, image, (conv.chan, conv.free), first, images, row0)
-        start = f.mul(filter_group, plan.panels_a_group)
-        end = f.minimum(f.add(start, plan.panels_a_group), self.panels)
+        start = f.mul(filter_group, plan.panels_per_group)
+        end = f.minimum(f.add(start, plan.panels_per_group), self.panels)
         weights = f.offset(scratch, f.mul(f.mul(group, self.panels), self.panel_bytes))
         if plan.direct:
             self._direct_panels(f, image, weights, start, end, group, first, row0, rows)
@@ -146,9 +147,9 @@ class Forward(ConvolutionPart):
         width = plan.tile.nv * number.lanes
         total_rows = self.conv.windows[0].pixel.extent
         spans = {r * layout.pitches[0] for r in (layout.rows, total_rows - (plan.row_blocks - 1) * layout.rows)}
-        self.lives = sorted({width for s in spans if s >= width} | {s % width for s in spans if s % width}, reverse=True)
+        self.pixel_counts = sorted({width for s in spans if s >= width} | {s % width for s in spans if s % width}, reverse=True)
         for rows in sorted({self.mr, self.last_rows}):
-            for live in self.lives:
+            for live in self.pixel_counts:
                 self._direct_tile(rows, live, width)
 
     def _direct_tile(self, rows: int, live: int, width: int) -> None:
@@ -207,11 +208,11 @@ class Forward(ConvolutionPart):
                 with f.when(f.let(f"xor i1 {is_last}, true")) if ragged else nullcontext():
                     tile(self.mr, panel, live, px, ends)
 
-        for live in self.lives:
+        for live in self.pixel_counts:
             if live < width:
                 with f.when(f.let(f"icmp eq i64 {left}, {live}")):
                     panels(live, f.offset(image, f.mul(whole, size)), f"i64 {middle}, i64 {stop}")
-            elif self.k <= LONG:  # a panel of weights stays in the cache
+            elif self.k <= MAX_CACHED_WEIGHTS_SUM:  # a panel of weights stays in the cache
                 with f.when(f.let(f"icmp sgt i64 {whole}, 0")):
                     panels(live, image, f"i64 {at0}, i64 {middle}")
             else:  # a tile's pixels stay in the cache
@@ -260,6 +261,6 @@ class Forward(ConvolutionPart):
     def _entry(self) -> None:
         f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
         packs = self.conv.group.extent * self.panels
-        worth = self.k * self.conv.filters.extent * self.conv.group.extent > PACK_PARALLEL
+        worth = self.k * self.conv.filters.extent * self.conv.group.extent > MIN_PARALLEL_WEIGHTS
         run_chunks(self.module, f, self.name("pack"), packs, worth)
-        run_chunks(self.module, f, self.name("chunk"), self.chunks, self.conv.flops() > INLINE)
+        run_chunks(self.module, f, self.name("chunk"), self.chunks, self.conv.flops() > MAX_SERIAL_FLOPS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.devices.cpu.convolution.epilogue import ConvolutionPart
 from weft.devices.cpu.convolution.tile import Number
-from weft.devices.cpu.convolution.tiling import ImageLayout, bounds
+from weft.devices.cpu.convolution.tiling import ImageLayout, phase_bounds
 from weft.devices.cpu.emit.storage_formats import to_accumulator
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import memory_type, wide
@@ -90,7 +90,7 @@ def _pack_phase(
     image, flat, windows, phase, (outer, inner) = conv.image.buffer, conv.image.flat(), conv.windows, layout.phases[index], axes
     width, size = image.dtype.bytes, number.size
     base = conv.image_base + sum(w.unit * p for w, p in zip(windows, phase, strict=True))
-    ranges = [bounds(w.valid, p, w.stride) for w, p in zip(windows, phase, strict=True)]
+    ranges = [phase_bounds(w.valid, p, w.stride) for w, p in zip(windows, phase, strict=True)]
 
     def copy(depth: int, at: str, to: str, inside: str) -> None:
         w, (lo, hi), extent = windows[depth], ranges[depth], layout.extents[depth]

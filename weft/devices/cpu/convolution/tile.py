@@ -29,7 +29,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class PixelTile:
-    """A tile of mr filters x nv vectors of pixels, summed over channels and taps in blocks of ascending steps, added pairwise.
+    """A tile of mr filters x nv vectors of pixels. Its steps run over channels and taps; blocks of steps are added pairwise.
 
     vstep: elements from one vector of pixels to the next. taps: displacement of each tap in a channel's planes. Weights are
     packed as [channel][tap][mr].
@@ -51,10 +51,10 @@ class PixelTile:
 
 def accumulate(f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str) -> list[list[str]]:
     """Emit the sums of a tile. Return the pointers to the accumulators, [mr][nv]."""
-    return _Sum(f, module, number, tile, pixels, weights).run()
+    return _TileSum(f, module, number, tile, pixels, weights).run()
 
 
-class _Sum:
+class _TileSum:
     """The emitter of one tile's sums: steps over channels and taps, in blocks."""
 
     def __init__(self, f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str) -> None:
@@ -99,7 +99,8 @@ class _Sum:
 
     def _step(self, now: list[list[str]], px: str, w: str, at: int, wat: int) -> None:
         f, number, tile = self.f, self.number, self.tile
-        f.do('fence syncscope("singlethread") acq_rel')  # no instruction; keeps later loads behind, which avoids spills
+        # The fence emits no instruction. LLVM moves no later load before it, which would spill registers.
+        f.do('fence syncscope("singlethread") acq_rel')
         vectors = []
         for j in range(tile.nv):
             at_j = f.offset(px, (at + j * tile.vstep) * number.size)

@@ -9,7 +9,7 @@ from math import prod
 from weft.devices.cpu.emit.isa import ISA
 from weft.kernel.convolution import Conv, coefficient
 
-SPREAD = 12  # phases up to which the image is copied once for each tap of the last window
+MAX_SPREAD_PHASES = 12  # up to this many phases the image is copied once for each tap of the last window
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ImageLayout:
     extents: tuple[int, ...]  # positions stored along each window
     pitches: tuple[int, ...]
     image_pitch: int
-    phases: tuple[tuple[int, ...], ...]  # first position of each phase in the image: of each window at pixel 0
+    phases: tuple[tuple[int, ...], ...]  # of each phase, the position in the image of pixel 0, along each window
     plane: int
     chan_pitch: int
     taps: tuple[int, ...]  # displacement of each tap, last window fastest
@@ -44,6 +44,7 @@ class ImageLayout:
 
 
 def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = False) -> ImageLayout:
+    """Return the layout of a copied block of ``images`` images and ``rows`` rows, with elements of ``size`` bytes."""
     windows = conv.windows
     last = windows[-1]
     choices = [[w.shift(t) for t in range(w.tap.extent)] for w in windows]
@@ -57,7 +58,7 @@ def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = Fa
         extents[-1] = last.pixel.extent
     overlap = extents[-1] - last.pixel.extent
     for phase in phases:
-        lo, hi = bounds(last.valid, phase[-1], last.stride)
+        lo, hi = phase_bounds(last.valid, phase[-1], last.stride)
         overlap = max(0, min(overlap, lo, extents[-1] - hi))
     pitches = [1, extents[-1] - overlap]
     for extent in reversed(extents[1:-1]):
@@ -86,12 +87,13 @@ def readable_in_place(conv: Conv, size: int) -> bool:
             return False
         step *= w.pixel.extent
     pitch = coefficient(conv.image.flat(), conv.chan if not conv.dot else conv.free) * size
-    # else all channels map to the same cache set
+    # with strides of multiples of 2048 bytes, all channels would map to the same cache sets
     spread_out = pitch % 2048 != 0 or (conv.free if conv.dot else conv.chan).extent <= 8
     return conv.image.buffer.dtype == conv.contraction.accum and spread_out and conv.windows[-1].unit == 1
 
 
 def layout_in_place(conv: Conv, rows: int) -> ImageLayout:
+    """Return the layout of a block of rows of an image that is not copied."""
     pitches = [1]
     for w in reversed(conv.windows[1:]):
         pitches.insert(0, pitches[0] * w.pixel.extent)
@@ -101,20 +103,20 @@ def layout_in_place(conv: Conv, rows: int) -> ImageLayout:
     return ImageLayout(1, rows, extents, tuple(pitches), block, ((0,) * len(extents),), block, chan_pitch, (0,))
 
 
-def bounds(valid: tuple[int, int], phase: int, stride: int) -> tuple[int, int]:
+def phase_bounds(valid: tuple[int, int], phase: int, stride: int) -> tuple[int, int]:
     """Return the range of positions c of a phase with valid[0] <= stride * c + phase < valid[1]."""
     lo, hi = (-(-(end - phase) // stride) for end in valid)
     return lo, hi
 
 
-def even(total: int, most: int) -> int:
+def even_block(total: int, most: int) -> int:
     """Return the block size, at most ``most``, that divides ``total`` into the fewest and most equal blocks."""
     blocks = -(-total // max(1, min(most, total)))
     return -(-total // blocks)
 
 
 @dataclass(frozen=True, slots=True)
-class Tiling:
+class TileShape:
     """A tile of mr filters x nv vectors.
 
     levels: innermost loops joined into one run of positions (1: a row of pixels); 0: a tile's vectors are in neighbouring rows
@@ -126,7 +128,7 @@ class Tiling:
     cost: float
 
 
-def choose_tile(isa: ISA, layout: ImageLayout, pixels: tuple[int, ...], filters: int, lanes: int, joined: bool) -> Tiling:
+def choose_tile(isa: ISA, layout: ImageLayout, pixels: tuple[int, ...], filters: int, lanes: int, joined: bool) -> TileShape:
     """Return the tile with the fewest estimated cycles per block: FMAs, loads (half of the pixels' cross a cache line), latency.
     """
     best = None
@@ -150,7 +152,7 @@ def choose_tile(isa: ISA, layout: ImageLayout, pixels: tuple[int, ...], filters:
                 if filters % mr:
                     cost *= 1.02  # a second tile to compile
                 if best is None or cost < best.cost * 0.999:
-                    best = Tiling(mr, nv, levels, cost)
+                    best = TileShape(mr, nv, levels, cost)
     assert best is not None
     return best
 
@@ -163,12 +165,12 @@ class ConvolutionPlan:
     """
 
     layout: ImageLayout
-    tile: Tiling
+    tile: TileShape
     pixels: tuple[int, ...]  # of a full block
     image_blocks: int
     row_blocks: int
     filter_groups: int  # chunks along the filters
-    panels_a_group: int
+    panels_per_group: int
     direct: bool
     in_place: bool = False
 
@@ -177,14 +179,14 @@ class ConvolutionPlan:
 
 
 def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPlan:
-    """Choose blocks and tile. joinable: the stores are few and can treat all pixels of an image as one axis."""
+    """Return the plan of a forward convolution. joinable: the stores are few and can treat all pixels of an image as one axis."""
     lanes = isa.lanes(size)
     windows, free, filters = conv.windows, conv.free.extent, conv.filters.extent
     extents = tuple(w.pixel.extent for w in windows)
     if joinable and len(windows) == 2 and readable_in_place(conv, size):
         return _plan_in_place(conv, isa, lanes)
     budget = max(isa.l2 * 2 // 5, 64 * 1024) // size
-    spread = joinable and len(windows) == 2 and conv.chan.extent * windows[-1].tap.extent <= SPREAD
+    spread = joinable and len(windows) == 2 and conv.chan.extent * windows[-1].tap.extent <= MAX_SPREAD_PHASES
 
     def block(images: int, rows: int) -> ImageLayout:
         return make_layout(conv, images, rows, size, spread)
@@ -193,8 +195,8 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
         return conv.chan.extent * layout.chan_pitch <= budget and 8 * layout.plane <= budget // 2
 
     most = extents[0]
-    while most > 1 and not fits(block(1, even(extents[0], most))):
-        most = even(extents[0], most) - 1
+    while most > 1 and not fits(block(1, even_block(extents[0], most))):
+        most = even_block(extents[0], most) - 1
     # choose the block size that fits with the fewest total cycles
     best = None
     for blocks in range(-(-extents[0] // most), min(extents[0], -(-extents[0] // most) + 6) + 1):
@@ -215,7 +217,7 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
         plane = block(1, rows).plane
         while images < free and plane * images < 512 and fits(block(images + 1, rows)) and free >= 16 * (images + 1):
             images += 1
-        images = even(free, images)
+        images = even_block(free, images)
         if images > 1:
             layout = block(images, rows)
             tile = choose_tile(isa, layout, pixels, filters, lanes, joined=False)
@@ -223,15 +225,16 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
     panels = -(-filters // tile.mr)
     chunks = conv.group.extent * image_blocks * row_blocks
     groups = 1 if chunks >= 8 else min(-(-8 // chunks), -(-panels // 2))
-    panels_a_group = -(-panels // groups)
-    return ConvolutionPlan(layout, tile, pixels, image_blocks, row_blocks, -(-panels // panels_a_group), panels_a_group, spread)
+    panels_per_group = -(-panels // groups)
+    groups = -(-panels // panels_per_group)
+    return ConvolutionPlan(layout, tile, pixels, image_blocks, row_blocks, groups, panels_per_group, spread)
 
 
 def _plan_in_place(conv: Conv, isa: ISA, lanes: int) -> ConvolutionPlan:
     """Return the plan of a convolution that reads the image in place: a chunk is a block of rows."""
     total_rows, filters = conv.windows[0].pixel.extent, conv.filters.extent
     wanted = -(-8 // (conv.group.extent * conv.free.extent))
-    rows = even(total_rows, max(1, total_rows // wanted))
+    rows = even_block(total_rows, max(1, total_rows // wanted))
     layout, pixels = layout_in_place(conv, rows), (rows, conv.windows[1].pixel.extent)
     tile = choose_tile(isa, layout, pixels, filters, lanes, joined=True)
     panels = -(-filters // tile.mr)

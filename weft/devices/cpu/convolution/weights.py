@@ -19,9 +19,16 @@ from math import prod
 
 from weft.devices.cpu.convolution import pack
 from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Stores
-from weft.devices.cpu.convolution.forward import INLINE, digits
+from weft.devices.cpu.convolution.forward import MAX_SERIAL_FLOPS, emit_digits
 from weft.devices.cpu.convolution.tile import Number, dot_tile
-from weft.devices.cpu.convolution.tiling import SPREAD, ImageLayout, even, layout_in_place, make_layout, readable_in_place
+from weft.devices.cpu.convolution.tiling import (
+    MAX_SPREAD_PHASES,
+    ImageLayout,
+    even_block,
+    layout_in_place,
+    make_layout,
+    readable_in_place,
+)
 from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.text import Function, Module
@@ -69,7 +76,7 @@ class WeightGradient(ConvolutionPart):
         self.columns = conv.free.extent * taps
         self.tile_rows, self.tile_columns = choose_dot(isa, filters, self.columns)
         row_tiles = -(-filters // self.tile_rows)
-        small = conv.flops() <= INLINE
+        small = conv.flops() <= MAX_SERIAL_FLOPS
         groups = 1 if small else max(1, min(CHUNKS, filters * taps // 400, row_tiles))
         self.tiles_a_group = -(-row_tiles // groups)
         self.filter_groups = -(-row_tiles // self.tiles_a_group)
@@ -79,7 +86,7 @@ class WeightGradient(ConvolutionPart):
         self.in_place = len(windows) == 2 and readable_in_place(conv, size)
         self.direct = (
             len(windows) == 2
-            and (conv.free.extent * windows[1].tap.extent <= SPREAD or self.in_place)
+            and (conv.free.extent * windows[1].tap.extent <= MAX_SPREAD_PHASES or self.in_place)
             and conv.weights.buffer.dtype == accum
             and coefficient(flat, windows[1].pixel) == 1
             and (total_rows == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)
@@ -97,7 +104,7 @@ class WeightGradient(ConvolutionPart):
         rows = total_rows
         run = RUN // 2 if self.in_place else 2 * RUN
         while rows > 1 and (not fits(layout(1, rows)) or layout(1, rows).plane > run):
-            rows = even(total_rows, rows - 1)
+            rows = even_block(total_rows, rows - 1)
             while self.direct and total_rows % rows:
                 rows -= 1
         if self.direct and layout(1, rows).plane < 96 and layout(1, total_rows).plane <= 8 * RUN and fits(layout(1, total_rows)):
@@ -106,7 +113,7 @@ class WeightGradient(ConvolutionPart):
         if rows == total_rows and not self.in_place:
             while n < images and (n + 1) * layout(1, rows).plane <= RUN and fits(layout(n + 1, rows)):
                 n += 1
-            n = even(images, n)
+            n = even_block(images, n)
         self.layout = layout(n, rows)
         self.pixels = (rows, *(w.pixel.extent for w in windows[1:]))
         self.image_blocks, self.row_blocks = -(-images // n), -(-total_rows // rows)
@@ -197,7 +204,7 @@ class WeightGradient(ConvolutionPart):
         """Emit ``void name(ptr args, i64 chunk, i64 worker)``: some filters of a part. clean: use copies of the columns."""
         conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
         f = self.module.function(f"define internal void {self.name(name)}(ptr %args, i64 %chunk, i64 %worker)")
-        group, part, filter_group = digits(f, "%chunk", (conv.group.extent, self.parts, self.filter_groups))
+        group, part, filter_group = emit_digits(f, "%chunk", (conv.group.extent, self.parts, self.filter_groups))
         scratch = self.argument(f, self.scratch_slot)
         image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         grad = f.offset(image, self.image_bytes)
@@ -218,7 +225,7 @@ class WeightGradient(ConvolutionPart):
         grad_source = self.operand(f, conv.weights, conv.group, group)
         start = f.mul(part, self.blocks_a_part)
         with f.loop(start, f.minimum(f.add(start, self.blocks_a_part), self.blocks)) as block:
-            image_block, row_block = digits(f, block, (self.image_blocks, self.row_blocks))
+            image_block, row_block = emit_digits(f, block, (self.image_blocks, self.row_blocks))
             first, row0 = f.mul(image_block, layout.images), f.mul(row_block, layout.rows)
             images = f.minimum(f.let(f"sub i64 {conv.chan.extent}, {first}"), layout.images)
             rows = f.minimum(f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
@@ -334,7 +341,7 @@ class WeightGradient(ConvolutionPart):
         """Emit the function that adds the parts of one filter of one group in order, and stores the results; a chunk."""
         conv, number, size, width = self.conv, self.number, self.number.size, self.tile_columns
         f = self.module.function(f"define internal void {self.name('finish')}(ptr %args, i64 %chunk, i64 %worker)")
-        group, o = digits(f, "%chunk", (conv.group.extent, conv.filters.extent))
+        group, o = emit_digits(f, "%chunk", (conv.group.extent, conv.filters.extent))
         scratch = self.argument(f, self.scratch_slot)
         row = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         t, i = f.let(f"udiv i64 {o}, {self.tile_rows}"), f.let(f"urem i64 {o}, {self.tile_rows}")
@@ -379,6 +386,7 @@ class WeightGradient(ConvolutionPart):
     def _entry(self) -> None:
         f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
         groups = self.conv.group.extent
-        run_chunks(self.module, f, self.name("chunk"), groups * self.parts * self.filter_groups, self.conv.flops() > INLINE)
+        chunks = groups * self.parts * self.filter_groups
+        run_chunks(self.module, f, self.name("chunk"), chunks, self.conv.flops() > MAX_SERIAL_FLOPS)
         results = groups * self.conv.filters.extent * self.columns
         run_chunks(self.module, f, self.name("finish"), groups * self.conv.filters.extent, results > 1 << 15)

@@ -1,7 +1,7 @@
-"""Indices: the value of an Affine as an integer, at one iteration or per lane; and the guards of accesses: masks.
+"""Code of indices, the integer value of an Affine at one iteration or per lane, and of the guards of accesses.
 
-Guards are one bit for all lanes, and a mask: the text of an ``<n x i1>``, a constant ``<i1 true, ...>`` or a name. Guards that
-are constant at generation time vanish here.
+The guards of an access are one bit for all lanes and a mask per lane. A mask is text: a constant ``<i1 true, ...>`` or the SSA
+name of an ``<n x i1>``. Guards that are constant when code is generated emit nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def emit_index_value(e: Emitter, affine: Affine, dtype: Format, vector: bool) ->
     return name if llvm_type(dtype) == "i64" else cast(Ops(e.f, e.m, e.isa, e.env.lanes if vector else None), name, INT64, dtype)
 
 
-def integer(e: Emitter, v: Value, vector: bool) -> str:
+def emit_integer(e: Emitter, v: Value, vector: bool) -> str:
     """Emit an index value as i64, per lane if ``vector``."""
     name, is_vector = e.value(v)
     if v.dtype.bytes < 8 or v.dtype.kind == "bool":
@@ -34,7 +34,10 @@ def integer(e: Emitter, v: Value, vector: bool) -> str:
 
 
 def uniform_groups(e: Emitter, affine: Affine) -> tuple[dict[int, list[tuple[str, int]]], int]:
-    """Return the terms equal in all lanes, with lane 0 of the vector axis: (name, factor) by loop level, and the constant."""
+    """Return the part of an Affine that is equal in all lanes: (name, factor) of each term by loop level, and the constant.
+
+    The vector axis counts with the index of lane 0.
+    """
     env = e.env
     const = affine.const
     groups: dict[int, list[tuple[str, int]]] = {}
@@ -51,7 +54,7 @@ def uniform_groups(e: Emitter, affine: Affine) -> tuple[dict[int, list[tuple[str
         if vector:
             continue
         saved, e.f.lines = e.f.lines, e.lines(level)
-        name = integer(e, v, vector=False)
+        name = emit_integer(e, v, vector=False)
         e.f.lines = saved
         if name.startswith("%"):
             groups.setdefault(level, []).append((name, c))
@@ -81,7 +84,7 @@ def emit_affine(e: Emitter, affine: Affine, vector: bool) -> str:
         total = e.splat(start, "i64") if same else e.f.let(f"add {wide('i64', e.env.lanes)} {e.splat(start, 'i64')}, {total}")
     for v, c in affine.gather:
         if e.place(dependencies(v, e.env.deps))[1]:
-            lanes = integer(e, v, vector=True)
+            lanes = emit_integer(e, v, vector=True)
             if c != 1:
                 lanes = e.f.let(f"mul {wide('i64', e.env.lanes)} {lanes}, splat (i64 {c})")
             total = e.f.let(f"add {wide('i64', e.env.lanes)} {total}, {lanes}")
@@ -101,7 +104,8 @@ def constant_lanes(e: Emitter, affine: Affine) -> list[int] | None:
     return [const + i for i in lane_offsets(e, affine)]
 
 
-def lane_terms(e: Emitter, affine: Affine) -> tuple[int, int]:
+def lane_coefficients(e: Emitter, affine: Affine) -> tuple[int, int]:
+    """Return the coefficients of the vector axis and of the minor axis."""
     terms = dict(affine.terms)
     return (terms.get(e.env.vector, 0) if e.env.vector is not None else 0,
             terms.get(e.env.minor, 0) if e.env.minor is not None else 0)
@@ -109,7 +113,7 @@ def lane_terms(e: Emitter, affine: Affine) -> tuple[int, int]:
 
 def lane_step(e: Emitter, affine: Affine) -> int | None:
     """Return the distance of neighbouring lanes, gathered indices aside; None if it varies."""
-    step, inner = lane_terms(e, affine)
+    step, inner = lane_coefficients(e, affine)
     if e.env.minor is None:
         return step
     return inner if step == e.env.span * inner else None
@@ -117,7 +121,7 @@ def lane_step(e: Emitter, affine: Affine) -> int | None:
 
 def lane_offsets(e: Emitter, affine: Affine) -> list[int]:
     """Return the distance of each lane from lane 0, gathered indices aside."""
-    step, inner = lane_terms(e, affine)
+    step, inner = lane_coefficients(e, affine)
     span = e.env.span
     return [i // span * step + i % span * inner for i in range(e.env.lanes)]
 
@@ -126,6 +130,7 @@ def lane_offsets(e: Emitter, affine: Affine) -> list[int]:
 
 
 def constant_mask(bits: list[bool]) -> str:
+    """Return a constant mask as text."""
     return "<" + ", ".join("i1 true" if b else "i1 false" for b in bits) + ">"
 
 
@@ -174,7 +179,7 @@ def emit_guards(e: Emitter, access: Access) -> tuple[str | None, str | None]:
 
 
 def _emit_guard(e: Emitter, affine: Affine, lo: int, hi: int) -> tuple[str | None, str | None]:
-    """Emit one guard at the level of its axes; return its uniform bit or its mask, the other as None."""
+    """Emit one guard at the loop level of its axes. Return (uniform bit, None) or (None, mask)."""
     deps: set = {a for a, _ in affine.terms}
     for v, _ in affine.gather:
         deps |= dependencies(v, e.env.deps)
@@ -202,6 +207,7 @@ def _compare(e: Emitter, index: str, lo: int, hi: int, lanes: int | None) -> str
 
 
 def and_masks(e: Emitter, a: str | None, b: str | None) -> str | None:
+    """Emit the conjunction of two masks; None stands for all lanes."""
     if a is None or b is None:
         return a or b
     first, second = mask_bits(a), mask_bits(b)
@@ -218,7 +224,8 @@ def select_lanes(e: Emitter, mask: str, lanes: int, places: list[int]) -> str:
     return e.f.shuffle(wide("i1", lanes), mask, "poison", places)
 
 
-def either(e: Emitter, a: str, b: str, lanes: int) -> str:
+def or_masks(e: Emitter, a: str, b: str, lanes: int) -> str:
+    """Emit the disjunction of two masks."""
     first, second = mask_bits(a), mask_bits(b)
     if first is not None and second is not None:
         return constant_mask([x or y for x, y in zip(first, second, strict=True)])

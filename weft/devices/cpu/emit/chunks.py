@@ -1,4 +1,4 @@
-"""The entry of a kernel: it counts the launch and runs the chunks in the pool or one after another.
+"""Code of a kernel's entry function, which counts the launch and runs the chunks in the thread pool or one after another.
 
 A kernel of less than about 20 us of work runs its chunks on the calling thread.
 """
@@ -48,14 +48,14 @@ def run_units(m: Module, kernel: Kernel, units: int, chunks: int, worker_scratch
 
 
 def divide(f: Function, value: str, by: int) -> tuple[str, str]:
-    """Return (quotient, remainder)."""
+    """Emit a division. Return (quotient, remainder)."""
     if by == 1:
         return value, "0"
     return f.let(f"udiv i64 {value}, {by}"), f.let(f"urem i64 {value}, {by}")
 
 
 def divide_all(f: Function, value: str, extents: Sequence[int]) -> tuple[str, list[str]]:
-    """Return (quotient, remainders) of a division by each extent in turn, the last one first."""
+    """Emit a division by each extent in turn, the last one first. Return (quotient, remainders)."""
     out: list[str] = []
     for extent in reversed(extents):
         value, index = divide(f, value, extent)

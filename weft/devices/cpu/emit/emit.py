@@ -1,4 +1,4 @@
-"""Values as LLVM text: one expression at one iteration, or at ``lanes`` neighbouring ones."""
+"""ValueEmitter, which emits LLVM text of an expression at one iteration, or at ``lanes`` neighbouring ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft.devices.cpu.emit.check import emit_check, record_slot
 from weft.devices.cpu.emit.emitter import Emitter, Env, Level, key_of
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.load import emit_load
-from weft.devices.cpu.emit.machine_operations import machine
+from weft.devices.cpu.emit.machine_operations import emit_machine_operation
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.philox import consecutive_words
 from weft.devices.cpu.emit.storage_formats import load_scalar
@@ -54,11 +54,11 @@ def emit_store(f: Function, m: Module, isa: ISA, store: Store, env: Env) -> None
 
 
 class ValueEmitter(Emitter):
-    """Emission of all operations of a Value."""
+    """Emitter of a Value and its operands."""
 
     __slots__ = ()
 
-    def one(self, v: Value, vector: bool) -> str:
+    def emit_uncached(self, v: Value, vector: bool) -> str:
         """Emit one value whose operands are emitted already."""
         ops = Ops(self.f, self.m, self.isa, self.env.lanes if vector else None)
         if v.op == "const":
@@ -74,21 +74,21 @@ class ValueEmitter(Emitter):
         if v.op == "check":
             return emit_check(self, v, vector)
         if v.op == "philox" and vector:
-            words = self.quads(v)
+            words = self.emit_random_words(v)
             if words is not None:
                 return words
-        return machine(ops, v, [self.in_lanes(a, vector) for a in v.args])
+        return emit_machine_operation(ops, v, [self.in_lanes(a, vector) for a in v.args])
 
-    def quads(self, v: Value) -> str | None:
-        """Emit random words of neighbouring elements that begin at a multiple of four, each block of four once.
+    def emit_random_words(self, v: Value) -> str | None:
+        """Emit the random words of neighbouring elements, computing each block of four words once.
 
-        Return None for other elements.
+        Return None if the elements do not begin at a multiple of four or are not consecutive.
         """
         env = self.env
         key, base, element = v.args
         while element.op == "cast":
             element = element.args[0]
-        if element.op != "index" or element.attr.gather or env.lanes % 4 or not env.fours or env.minor is not None:
+        if element.op != "index" or element.attr.gather or env.lanes % 4 or not env.starts_at_fours or env.minor is not None:
             return None
         const = element.attr.const
         for a, c in element.attr.terms:

@@ -1,4 +1,4 @@
-"""Placement of the code of values: the loop it precedes, scalar or per lane, and the reuse of emitted values.
+"""Emitter, the base class that places the code of values: before which loop, as a scalar or a vector, and which are reused.
 
 An Env names the axes, accumulators, buffers and scalars of an iteration, and the open loops.
 
@@ -45,10 +45,11 @@ class Env:
     tag: identifies the unrolled copy; copies share values that do not depend on the vector axis.
     minor, span: an axis of extent ``span`` inside the lanes: lane l is iteration l // span of the vector axis and l % span of
     this axis (whose entry in axes is "0").
-    turn: an axis whose next ``lanes`` iterations are Envs of their own, distinguished by its offset: a load along it is a
-    square of memory, read in rows and transposed in registers.
-    whole: the vector axis starts at multiples of the lanes, offsets and constants aside; fours: at multiples of four.
-    streamed: None, or a set that a store past the caches adds to (the function then ends with a fence).
+    transposed_axis: an axis whose next ``lanes`` iterations are Envs of their own, distinguished by its offset. A load along it
+    reads a square of memory in rows, which are transposed in registers.
+    starts_at_lanes: the vector axis starts at multiples of the lanes, offsets and constants aside; starts_at_fours: at multiples
+    of four.
+    streamed: None, or a set to which a store that bypasses the caches adds True (the function then ends with a fence).
     pairs: (buffer, terms, constant) -> constant of the first of two neighbouring loads at stride 2.
     record: pointer of the fault record, "" if nothing is checked.
     """
@@ -72,9 +73,9 @@ class Env:
     span: int = 1
     pairs: dict[tuple, int] = field(default_factory=dict)
     streamed: set | None = None
-    turn: int | None = None
-    whole: bool = True
-    fours: bool = True
+    transposed_axis: int | None = None
+    starts_at_lanes: bool = True
+    starts_at_fours: bool = True
     record: str = ""
 
     @property
@@ -88,7 +89,7 @@ def key_of(buffer: Buffer) -> int:
 
 
 class Emitter:
-    """Emit values into one function under one Env. Subclasses implement ``one``: see ValueEmitter in emit.py."""
+    """Emit values into one function under one Env. Subclasses implement ``emit_uncached``: see ValueEmitter in emit.py."""
 
     __slots__ = ("env", "f", "isa", "m")
 
@@ -155,7 +156,7 @@ class Emitter:
                 if waiting:
                     stack.extend(waiting)
                     continue
-                name = self.once(level, key, lambda v=v, vector=vector: self.one(v, vector))  # type: ignore[misc]
+                name = self.once(level, key, lambda v=v, vector=vector: self.emit_uncached(v, vector))  # type: ignore[misc]
                 memo[("at", name)] = True
             stack.pop()
             if not stack:
@@ -176,6 +177,6 @@ class Emitter:
         name, is_vector = self.value(v)
         return self.splat(name, llvm_type(v.dtype)) if vector and not is_vector else name
 
-    def one(self, v: Value, vector: bool) -> str:
+    def emit_uncached(self, v: Value, vector: bool) -> str:
         """Emit one value whose operands are emitted already."""
         raise NotImplementedError

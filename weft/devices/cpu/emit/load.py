@@ -9,14 +9,14 @@ from functools import partial
 
 from weft.devices.cpu.emit.affine import (
     and_masks,
-    either,
     emit_affine,
     emit_guards,
     first_mask,
+    lane_coefficients,
     lane_step,
-    lane_terms,
     leading_lane_count,
     mask_bits,
+    or_masks,
     select_lanes,
     uniform_groups,
 )
@@ -75,12 +75,13 @@ def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     if step == 0 and not scattered:  # all lanes read one element
         return load_broadcast(e, pointer_of(e, access, affine), uniform, mask, filled, fill, type_, size)
     count = lanes if mask is None else None if filled else leading_lane_count(mask)
-    if step == 2 and e.env.turn is None and not scattered and (mask is None or mask_bits(mask) is not None):
+    if step == 2 and e.env.transposed_axis is None and not scattered and (mask is None or mask_bits(mask) is not None):
         return load_stride_2(e, access, affine, type_, size, mask_bits(mask), filled, uniform, fills)
     if uniform is None and count is not None and not affine.gather:
-        if e.env.turn is not None and size >= 4 and step not in (None, 1, -1) and dict(affine.terms).get(e.env.turn) == 1:
+        along = e.env.transposed_axis
+        if along is not None and size >= 4 and step not in (None, 1, -1) and dict(affine.terms).get(along) == 1:
             return load_transposed(e, access, affine, type_, size, count)
-    contiguous = step == 1 or (step is None and lane_terms(e, affine) == (1, 0)) or (step is not None and mask is None)
+    contiguous = step == 1 or (step is None and lane_coefficients(e, affine) == (1, 0)) or (step is not None and mask is None)
     reach = lanes if step is None else (lanes - 1) * abs(step) + 1
     if scattered or not contiguous or (uniform is not None and reach * size > DUMMY_BYTES):
         pointers = pointers_of(e, access, affine)
@@ -279,13 +280,13 @@ def _load_every_second(
 def load_transposed(e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int) -> str:
     """Load a column of a square: its rows are loaded once for all Envs of the group and transposed by halves."""
     f, env, lanes = e.f, e.env, e.env.lanes
-    assert env.turn is not None and env.vector is not None
+    assert env.transposed_axis is not None and env.vector is not None
     vtype = wide(type_, lanes)
-    which = env.offsets.get(env.turn, 0) % lanes
+    which = env.offsets.get(env.transposed_axis, 0) % lanes
     start = Affine(affine.const - which, affine.terms, affine.gather)
     memo = e.memo(e.place(frozenset(access_axes(access)))[0])
     square = ("turn", key_of(access.buffer), affine.terms, start.const,
-              env.offsets.get(env.turn, 0) - which, env.offsets.get(env.vector, 0), count)
+              env.offsets.get(env.transposed_axis, 0) - which, env.offsets.get(env.vector, 0), count)
     if square not in memo:
         pointer, step = pointer_of(e, access, start), dict(affine.terms)[env.vector]
         rows = [f.load(vtype, f.offset(pointer, i * step * size), size) for i in range(count)]
@@ -312,7 +313,7 @@ def load_repeated(e: Emitter, pointer: str, mask: str | None, filled: bool, fill
     else:
         narrow_mask = select_lanes(e, mask, lanes, list(range(0, lanes, span)))
         for r in range(1, span):
-            narrow_mask = either(e, narrow_mask, select_lanes(e, mask, lanes, list(range(r, lanes, span))), count)
+            narrow_mask = or_masks(e, narrow_mask, select_lanes(e, mask, lanes, list(range(r, lanes, span))), count)
         read = load_masked(e, pointer, narrow_mask, count, fill, type_, size)
     out = f.shuffle(wide(type_, count), read, "poison", [i // span for i in range(lanes)])
     return _fill_masked(e, out, mask, fill, type_) if filled and mask is not None else out

@@ -24,14 +24,14 @@ _INTRINSIC = {
     "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundeven", "sqrt": "sqrt", "abs": "fabs", "min": "minimum",
     "max": "maximum", "copysign": "copysign", "fma": "fma",
 }
-_ROUND = ("floor", "ceil", "trunc", "rint")  # integers and bools stay
+_ROUND = ("floor", "ceil", "trunc", "rint")  # return integers and bools unchanged
 _BOOL_WORDS = {
     **dict.fromkeys(("or", "add", "max"), "or"), **dict.fromkeys(("and", "mul", "min", "pow"), "and"),
     **dict.fromkeys(("xor", "sub", "not", "neg"), "xor"),
 }
 
 
-def machine(o: Ops, v: Value, args: list[str]) -> str:
+def emit_machine_operation(o: Ops, v: Value, args: list[str]) -> str:
     """Emit one machine operation; ``args`` are registers of the operands' dtypes."""
     op = v.op
     if op == "select":
@@ -97,7 +97,7 @@ def _inverse(o: Ops, t: str, x: str) -> str:
 
 
 def _root(o: Ops, t: str, x: str) -> str:
-    """Emit the square root, but 0 for -0 and infinity for -infinity, as powers have it."""
+    """Emit ``x ** 0.5``: the square root, but 0 for -0 and infinity for -infinity."""
     root = o.op("fadd", t, o.intrinsic("sqrt", t, x), o.c(t, 0.0))
     return o.select(o.cmp("oeq", t, x, o.c(t, -math.inf)), t, o.c(t, math.inf), root)
 
@@ -118,7 +118,7 @@ _POWERS: dict[float, Callable[[Ops, str, str], str]] = {
 
 
 def _float_divmod(o: Ops, op: str, t: str, a: str, b: str) -> str:
-    """Emit npy_divmod: the remainder has the divisor's sign, the quotient is rounded down."""
+    """Emit NumPy's ``npy_divmod``: the remainder has the divisor's sign, the quotient is rounded down."""
     zero, one = o.c(t, 0.0), o.c(t, 1.0)
     r = libm(o, "fmod", t, [a, b])
     nonzero = o.cmp("une", t, r, zero)

@@ -15,10 +15,10 @@ _W0, _W1 = WEYL
 def random_word(o: Ops, key: str, base: str, element: str) -> str:
     """Emit word element & 3 of Philox4x32-10(key, base + (element >> 2)); the counter's high 64 bits are 0."""
     counter = o.op("add", "i64", base, o.op("lshr", "i64", element, o.c("i64", 2)))
-    return pick(o, philox(_words(o), counter, key), o.op("and", "i64", element, o.c("i64", 3)))
+    return select_word(o, philox(_register_arithmetic(o), counter, key), o.op("and", "i64", element, o.c("i64", 3)))
 
 
-def pick(o: Ops, words: list[str], which: str) -> str:
+def select_word(o: Ops, words: list[str], which: str) -> str:
     """Emit words[which], lane by lane; a word is the low half of an i64."""
     odd = o.cmp("ne", "i64", o.op("and", "i64", which, o.c("i64", 1)), o.c("i64", 0))
     high = o.cmp("ne", "i64", o.op("and", "i64", which, o.c("i64", 2)), o.c("i64", 0))
@@ -27,7 +27,7 @@ def pick(o: Ops, words: list[str], which: str) -> str:
     return o.convert("trunc", "i64", o.select(high, "i64", top, low), "i32")
 
 
-def _words(o: Ops) -> SimpleNamespace:
+def _register_arithmetic(o: Ops) -> SimpleNamespace:
     """Return the arithmetic of ``philox`` on 64-bit registers."""
     low, half = o.c("i64", 0xFFFFFFFF), o.c("i64", 32)
     return SimpleNamespace(

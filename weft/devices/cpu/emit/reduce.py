@@ -1,4 +1,7 @@
-"""Monoids in registers: a state is a list of registers (the value, and for argmax and argmin the position)."""
+"""Code of reductions: initial states, merging, results.
+
+The state of a reduction is a list of registers: the value, and for argmax and argmin the position too.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def lift(o: Ops, r: Reduction, value: str) -> str:
 
 
 def merge(o: Ops, r: Reduction, a: list[str], b: list[str]) -> list[str]:
-    """Merge state ``a``, of earlier elements, with state ``b``. Positions decide between equal values."""
+    """Merge state ``a``, of earlier elements, with state ``b``. In argmax and argmin the first of equal values wins."""
     dtype = accum_dtype(r)
     t = llvm_type(dtype)
     if r.monoid in ("sum", "dot"):
@@ -121,7 +124,7 @@ def fold_lanes(o: Ops, r: Reduction, vectors: list[list[str]], lanes: int) -> li
 
 
 def fold_list(o: Ops, r: Reduction, leaves: list[list[str] | None]) -> list[str]:
-    """Merge separate registers in the same order; None is a lane without elements."""
+    """Merge scalar states in the order of :func:`fold_lanes`; None is a lane without elements."""
     while len(leaves) > 1:
         half = len(leaves) // 2
         pairs = zip(leaves[:half], leaves[half:], strict=True)

@@ -22,7 +22,7 @@ class Function:
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self._next = 0
-        self._variables: set[str] = set()  # locals that are no arrays
+        self._variables: set[str] = set()  # the locals that are not arrays
         self._loops: list[_Loop] = []
         self._when = ""  # the end label of the last `when`
 
@@ -80,9 +80,11 @@ class Function:
         return self.load("ptr", self.offset(base, 8 * slot), 8)
 
     def offset(self, pointer: str, nbytes: str | int) -> str:
+        """Emit ``pointer`` plus a number of bytes."""
         return pointer if nbytes == 0 else self.let(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "a")
 
     def element(self, pointer: str, type_: str, index: str | int) -> str:
+        """Emit the address of an element of an array."""
         _check_memory_type(type_)
         return pointer if index == 0 else self.let(f"getelementptr {type_}, ptr {pointer}, i64 {index}", "a")
 
@@ -111,7 +113,7 @@ class Function:
         return self.let(f"select i1 {self.let(f'icmp sgt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
 
     def shuffle(self, type_: str, a: str, b: str, order: Iterable[int | str]) -> str:
-        """Emit the vector of the elements ``order`` of a and b, which are of the vector type ``type_``; b's follow a's."""
+        """Emit a vector of elements of a and b, both of type ``type_``. ``order`` holds their positions in a followed by b."""
         places = [f"i32 {i}" for i in order]
         return self.let(f"shufflevector {type_} {a}, {type_} {b}, <{len(places)} x i32> <{', '.join(places)}>")
 
@@ -171,6 +173,7 @@ class Function:
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
+        """Emit an ``if`` around the body."""
         then, done = self.fresh_label("then"), self.fresh_label("done")
         self.do(f"br i1 {condition}, label %{then}, label %{done}")
         self.label(then)

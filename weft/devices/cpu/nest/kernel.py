@@ -218,7 +218,7 @@ def _emit_transposed(n: Nest, plan: NestPlan) -> None:
                 for k in range(count):
                     one = n.env(axis.id, plan.lanes, env.mask, env.offsets.get(axis.id, 0))
                     one.offsets = {**one.offsets, which: k}
-                    one.turn = which
+                    one.transposed_axis = which
                     group.append(one)
             _emit_fresh(n, group)
 

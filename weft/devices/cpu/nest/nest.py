@@ -231,7 +231,7 @@ def vectors(
             n.base.axes[axis.id] = n.f.minimum(k, end - lanes)
             n.base.level_of[axis.id] = len(n.levels) - 1
             last = env(None, 0)
-            last.whole, last.fours = False, end % 4 == lanes % 4
+            last.starts_at_lanes, last.starts_at_fours = False, end % 4 == lanes % 4
             yield [last]
         return
     if main > start:
