@@ -181,8 +181,8 @@ class CompiledCall:
     def _bind(self, values: Sequence[Any], records: Sequence[Record]) -> None:
         """Replace cells, and results that exist before the call, by those in ``held``. values, records : those before"""
         now = self.held.replacements(values, records)
-        self._cells = [now.get(id(cell), cell) for cell in self._cells]
-        self._writes = [(now.get(id(target), target), *row) for target, *row in self._writes]
+        self._cells = [_cell_of(now.get(id(cell), cell)) for cell in self._cells]
+        self._writes = [(_cell_of(now.get(id(target), target)), *row) for target, *row in self._writes]
         self._nodes, self._values = list(self._nodes), list(self._values)
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._followed, self._warm = -1, None
@@ -589,6 +589,11 @@ def _lay_out(rows: list[Any], items: Sequence[Any], row_of: Callable[[int, Any],
             if rows[k] is None:
                 return False
     return True
+
+
+def _cell_of(x: Any) -> Any:
+    """Return the cell whose content an array shows; anything else is returned as it is."""
+    return x.cell if isinstance(x, Array) else x
 
 
 def _set_value(record: Record, place: Any, value: Any) -> None:
