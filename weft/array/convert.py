@@ -567,7 +567,7 @@ def convert_operand(x: Any, dtype: Format) -> Node:
     return numpy_node(converted(x, dtype.numpy)) if type(x) is np.ndarray else x.as_dtype_node(dtype)
 
 
-def assigned(value: Any, dtype: Format) -> Node:
+def convert_assigned(value: Any, dtype: Format) -> Node:
     """Return ``value`` in ``dtype``, the dtype of the array that is written. Python numbers, alone and in lists, are converted
     exactly once.
 
@@ -584,7 +584,7 @@ def assigned(value: Any, dtype: Format) -> Node:
         return constant(bool(value), dtype) if dtype == formats.BOOL else number_node(_to_integer(value, value, dtype), dtype)
     if kind is TracedInt:
         fits_ = dtype in INEXACT or fits(value.value, dtype)
-        return traced_number_node(value, dtype) if fits_ else assigned(value.here(), dtype)
+        return traced_number_node(value, dtype) if fits_ else convert_assigned(value.here(), dtype)
     if isinstance(value, Cell):
         cell: Any = value
         is_weak = getattr(cell, "weak", False)
@@ -597,15 +597,15 @@ def assigned(value: Any, dtype: Format) -> Node:
 
 
 def convert_checked(value: Any, dtype: Format) -> Node:
-    """Return ``value`` as :func:`assigned` does, and check the range of scalars too, as NumPy does when elements and slices are
-    assigned to."""
+    """Return ``value`` as :func:`convert_assigned` does, and check the range of scalars too, as NumPy does when elements and
+    slices are assigned to."""
     if isinstance(value, Cell):
         cell: Any = value
         node: Node = cell.node
         if node.dtype is dtype and node.shape:  # the most frequent case
             return node
     _check_scalar(value, dtype)
-    return assigned(value, dtype)
+    return convert_assigned(value, dtype)
 
 
 def _check_scalar(value: Any, dtype: Format) -> None:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.array import indexing
-from weft.array.convert import as_node, assigned, cast, convert_checked
+from weft.array.convert import as_node, cast, convert_assigned, convert_checked
 from weft.array.indexing import Selection, broadcast_value, check_pending_indices, resolve_scalar_indices, select, select_basic
 from weft.array.numpy_methods import NumpyMethods, refuse_assignment
 from weft.array.operators import install
-from weft.array.views import IMAG, REAL, ZERO_IMAG, ViewPath, compose_views, follow, put, view_memory
+from weft.array.views import IMAG, REAL, ZERO_IMAG, ViewPath, compose_views, view_memory, view_node, write_along_path
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.dtypes.scalar_types import CLASSES
 from weft.eager import materialise
@@ -193,7 +193,7 @@ class Array(NumpyMethods):
         current = _ref(source)
         if self._source is current:
             return self._node
-        self._node = node = follow(source, self._path)
+        self._node = node = view_node(source, self._path)
         self._source = current
         VIEW_READS[0] += 1
         node.holder = _ref(self)
@@ -219,7 +219,7 @@ class Array(NumpyMethods):
         else:
             with WRITE_LOCK:
                 if not indexing.write_view(base, self._path, node):
-                    base._set(put(read(base), self._path, node))
+                    base._set(write_along_path(read(base), self._path, node))
 
     def _view(self, path: ViewPath) -> Array:
         out = _new(ndarray)
@@ -326,18 +326,18 @@ class Array(NumpyMethods):
                 return _choose_wrapper(index)(result)
             selection = select(index, self.node.shape)
         if selection.is_copy:
-            return wrap(follow(self.node, selection.path))
+            return wrap(view_node(self.node, selection.path))
         if not selection.axes:
             return self._element(index, selection) if selection.is_element else self._view(selection.path)
         node = self.node
-        result = indexing.gather_selection(follow(node, selection.path), selection)
+        result = indexing.gather_selection(view_node(node, selection.path), selection)
         if not result.size:
             check_pending_indices(selection.indices)
         return _choose_wrapper(index)(result)
 
     def _element(self, index: Any, selection: Selection) -> Array:
         if (leaf := indexing.read_element(self, resolve_scalar_indices(index))) is None:
-            return wrap(follow(self.node, selection.path))
+            return wrap(view_node(self.node, selection.path))
         start()
         return wrap(leaf)
 
@@ -393,7 +393,7 @@ class Array(NumpyMethods):
         mask = indexing.single_mask(index, node.shape) if selection is None else None
         if selection is None and mask is None:
             selection = select(index, node.shape)  # report a wrong index before a wrong value
-        convert = assigned if mask is not None or (selection is not None and selection.axes) else convert_checked
+        convert = convert_assigned if mask is not None or (selection is not None and selection.axes) else convert_checked
         converted = convert(value, node.dtype)
         if mask is not None and converted.size == 1:
             one = bind(TABLE["reshape"], converted, shape=()) if converted.shape else converted
@@ -404,13 +404,13 @@ class Array(NumpyMethods):
             check_pending_indices(selection.indices)
             self._set(indexing.scatter_selection(node, selection, converted))
             return
-        view = follow(node, selection.path)
+        view = view_node(node, selection.path)
         fresh = broadcast_value(converted, view.shape)
         del node, view  # the cell's node must have no other reference, to be written in place
         if not selection.is_copy and indexing.write_view(self.cell, self._path_from_cell(selection.path), fresh):
             return
         node = self.node
-        self._set(put(node, selection.path, fresh) if selection.path else fresh)
+        self._set(write_along_path(node, selection.path, fresh) if selection.path else fresh)
 
     # ---- copies
 
@@ -506,7 +506,7 @@ class Scalar(NumberMethods, Array):
     def _view(self, path: ViewPath) -> Array:
         """Return a new array: a Scalar has no views."""
         have = self.node
-        node = follow(have, path)
+        node = view_node(have, path)
         if node.shape:
             return own(node)
         return self if node.dtype is have.dtype and path is not ZERO_IMAG else wrap(node)
@@ -534,7 +534,7 @@ def _choose_wrapper(index: Any) -> Callable[[Node], Array]:
 def _join_parts(real: Any, imag: Any) -> Node:
     """Return complex numbers from real and imaginary parts, one of which is an Array."""
     dtype = (real if isinstance(real, Array) else imag).node.dtype
-    return bind(TABLE["complex"], *[assigned(x, dtype) for x in (real, imag)])
+    return bind(TABLE["complex"], *[convert_assigned(x, dtype) for x in (real, imag)])
 
 
 def _unpickle(content: np.ndarray) -> Array:

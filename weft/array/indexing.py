@@ -16,7 +16,17 @@ from typing import Any
 import numpy as np
 
 from weft.array.convert import as_node, cast, is_foreign, iterate_items, numpy_node, read_foreign, refuse_subclass
-from weft.array.views import TracedStart, ViewPath, ViewStep, follow, inverse, put, reshape_step, view_dtype, view_memory
+from weft.array.views import (
+    TracedStart,
+    ViewPath,
+    ViewStep,
+    inverse,
+    reshape_step,
+    view_dtype,
+    view_memory,
+    view_node,
+    write_along_path,
+)
 from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, INT64, INTEGERS, UINT64, Format
 from weft.eager import apply, policy, tiers
 from weft.eager.apply import bind
@@ -340,7 +350,7 @@ def check_element_value(value: Any) -> None:
 
 def scatter_selection(node: Node, selection: Selection, value: Node, mode: str = "set") -> Node:
     """Return ``node`` with ``value`` (broadcast) written at the selection."""
-    view = follow(node, selection.path)
+    view = view_node(node, selection.path)
     target = bind(TABLE["gather"], view, *selection.indices, axes=selection.axes).shape
     shown = target if selection.order is None else tuple(target[a] for a in selection.order)
     value = broadcast_value(value, shown)
@@ -350,7 +360,7 @@ def scatter_selection(node: Node, selection: Selection, value: Node, mode: str =
         indices, rest = _slice_indices(node.shape, selection)
         return bind(TABLE["scatter"], node, value, *indices, axes=(*selection.axes, *rest), mode=mode)
     fresh = bind(TABLE["scatter"], view, value, *selection.indices, axes=selection.axes, mode=mode)
-    return put(node, selection.path, fresh) if selection.path else fresh
+    return write_along_path(node, selection.path, fresh) if selection.path else fresh
 
 
 def _slice_indices(shape: Shape, selection: Selection) -> tuple[list[Node], list[int]]:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from weft.array import indexing
-from weft.array.convert import as_node, assigned, cast, numpy_node, refuse_subclass, refuse_subclasses
+from weft.array.convert import as_node, cast, convert_assigned, numpy_node, refuse_subclass, refuse_subclasses
 from weft.array.core import Array, wrap
 from weft.array.indexing import broadcast_value, check_pending_indices, scatter_selection, select
 from weft.array.operations import UFUNCS
-from weft.array.views import follow, put
+from weft.array.views import view_node, write_along_path
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
 from weft.eager.apply import bind
 from weft.errors import DTypeError
@@ -258,7 +258,7 @@ def _holds_kind(value: Any, dtype: Format) -> bool:
 def _add_at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     """Implement ``ufunc.at``: unbuffered, so values at repeated indices accumulate."""
     node = target.node
-    addend = assigned(values[0], node.dtype) if ufunc.__name__ in ("add", "subtract") and len(values) == 1 else None
+    addend = convert_assigned(values[0], node.dtype) if ufunc.__name__ in ("add", "subtract") and len(values) == 1 else None
     is_refused = node.dtype is BOOL and ufunc.__name__ == "subtract"  # NumPy refuses it
     if addend is not None and not is_refused and _holds_kind(values[0], node.dtype):
         if not node.dtype.narrow and node.dtype is not BOOL and not target.read_only:
@@ -274,8 +274,8 @@ def _add_at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
             total, mode = cast(node, sum_dtype), scatter_add_mode(sum_dtype)
             fresh = cast(scatter_selection(total, selection, cast(addend, sum_dtype), mode), node.dtype)
         else:
-            view = follow(node, selection.path)
-            fresh = put(node, selection.path, bind(TABLE["add"], view, broadcast_value(addend, view.shape)))
+            view = view_node(node, selection.path)
+            fresh = write_along_path(node, selection.path, bind(TABLE["add"], view, broadcast_value(addend, view.shape)))
         target._in_place(fresh, f"{ufunc.__name__}.at")
         return
     content = np.array(target.numpy())

@@ -53,7 +53,7 @@ _DTYPE_STEPS = frozenset(("real", "imag", "none", "view"))  # steps to another d
 _MAX_BROADCAST_BYTES = 256 << 20  # bytes: a larger broadcast is not materialised to read a part of it
 
 
-def follow(node: Node, path: ViewPath) -> Node:
+def view_node(node: Node, path: ViewPath) -> Node:
     """Return a node that shows ``node`` along ``path``. The steps were checked when the view was made; shape rules are not
     applied again."""
     if not path:
@@ -146,7 +146,7 @@ def _is_scattered(node: Node, path: ViewPath) -> bool:
     return extents[first + 1 :] != node.shape[first + 1 :]
 
 
-def put(node: Node, path: ViewPath, value: Node) -> Node:
+def write_along_path(node: Node, path: ViewPath, value: Node) -> Node:
     """Return ``node`` with ``value`` written at the end of the path."""
     if not path:
         return value

@@ -10,7 +10,7 @@ from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
 from weft.nn.module_tree import ModuleTree, find_modules
-from weft.nn.size_arguments import whole
+from weft.nn.size_arguments import int_or_none
 from weft.process.docstrings import complete_module
 
 
@@ -126,7 +126,7 @@ class Sequential(Module):
             if layer not in names:
                 raise KeyError(f"Sequential: no layer is called {layer!r}; there are {', '.join(names) or 'none'}")
             return names.index(layer)
-        position = None if isinstance(layer, Module) else whole(layer)
+        position = None if isinstance(layer, Module) else int_or_none(layer)
         if position is not None:
             if not -len(self) <= position < len(self):
                 raise IndexError(f"Sequential: position {position}, but there are {len(self)} layers")

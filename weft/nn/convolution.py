@@ -16,7 +16,7 @@ from weft.graph.node import Node
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.settings import current_precision
 from weft.nn.module import Module, derive_variants, describe_variants, uniform_parameter
-from weft.nn.size_arguments import check_can_infer, each, extents, images, whole
+from weft.nn.size_arguments import check_can_infer, check_sizes, extents, images, int_or_none
 from weft.process.docstrings import complete_docs
 
 PADDING = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's name -> wf.pad's
@@ -48,7 +48,7 @@ def _pads(padding: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilati
         return tuple((d * (k - 1) // 2, d * (k - 1) - d * (k - 1) // 2) for k, d in zip(kernel, dilation, strict=True))
     if isinstance(padding, str):
         raise ShapeError(f'{name}: padding must be "same", "valid" or ints, not {padding!r}')
-    return tuple((p, p) for p in each(padding, len(kernel), f"{name}: padding"))
+    return tuple((p, p) for p in check_sizes(padding, len(kernel), f"{name}: padding"))
 
 
 def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: int) -> None:
@@ -73,9 +73,9 @@ def convolve(
     name: str, spatial: int, x: Any, w: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int,
 ) -> Array:
     """Compute the convolution over any number of spatial dimensions; see :func:`conv2d`."""
-    x, groups = asarray(x), whole(groups) or 0
+    x, groups = asarray(x), int_or_none(groups) or 0
     _check(name, x, w, spatial, w.shape[1] * groups if w.ndim > 1 else 0, groups)
-    s, d = each(stride, spatial, f"{name}: stride", 1), each(dilation, spatial, f"{name}: dilation", 1)
+    s, d = check_sizes(stride, spatial, f"{name}: stride", 1), check_sizes(dilation, spatial, f"{name}: dilation", 1)
     a, b = promote_operands(x, w)
     axes = tuple(range(spatial + 2))
     y = _bind(
@@ -93,10 +93,10 @@ def transposed(
 
     It is a convolution of ``x``, with zeros between its elements, with the flipped window.
     """
-    x, groups = asarray(x), whole(groups) or 0
+    x, groups = asarray(x), int_or_none(groups) or 0
     _check(name, x, w, spatial, w.shape[0], groups)
-    s, d = each(stride, spatial, f"{name}: stride", 1), each(dilation, spatial, f"{name}: dilation", 1)
-    p, extra = each(padding, spatial, f"{name}: padding"), each(output_padding, spatial, f"{name}: output_padding")
+    s, d = check_sizes(stride, spatial, f"{name}: stride", 1), check_sizes(dilation, spatial, f"{name}: dilation", 1)
+    p, extra = check_sizes(padding, spatial, f"{name}: padding"), check_sizes(output_padding, spatial, f"{name}: output_padding")
     if any(e >= max(a, b) for e, a, b in zip(extra, s, d, strict=True)):
         raise ShapeError(f"{name}: output_padding {extra} must be smaller than stride {s} or dilation {d}")
     kernel = w.shape[2:]
@@ -238,10 +238,11 @@ class _Conv(Module):
     ) -> None:
         n, name = self.spatial, type(self).__name__
         self.out_channels, self.groups = extents(name, out_channels=out_channels, groups=groups)
-        self.kernel_size = each(kernel_size, n, f"{name}: kernel_size", 1)
-        self.stride, self.dilation = each(stride, n, f"{name}: stride", 1), each(dilation, n, f"{name}: dilation", 1)
+        self.kernel_size = check_sizes(kernel_size, n, f"{name}: kernel_size", 1)
+        self.stride = check_sizes(stride, n, f"{name}: stride", 1)
+        self.dilation = check_sizes(dilation, n, f"{name}: dilation", 1)
         is_named = isinstance(padding, str) and not self.is_transposed
-        self.padding = padding if is_named else each(padding, n, f"{name}: padding")
+        self.padding = padding if is_named else check_sizes(padding, n, f"{name}: padding")
         self.has_bias = bool(bias)
         self.in_channels: int | None = None
         self.weight: Array | None = None
@@ -342,7 +343,7 @@ class ConvTranspose2d(_Conv):
         padding: Any = 0, output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
     ) -> None:
         super().__init__()
-        self.output_padding = each(output_padding, self.spatial, f"{type(self).__name__}: output_padding")
+        self.output_padding = check_sizes(output_padding, self.spatial, f"{type(self).__name__}: output_padding")
         self._start(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
 
     def forward(self, x: Any) -> Array:

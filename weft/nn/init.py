@@ -18,7 +18,7 @@ from weft.functions import random
 from weft.functions.creation.fill import asarray, full
 from weft.functions.elementwise.composed import clip
 from weft.functions.elementwise.ufuncs import erf
-from weft.nn.size_arguments import whole
+from weft.nn.size_arguments import int_or_none
 from weft.process.docstrings import complete_module
 
 __all__ = [
@@ -34,7 +34,7 @@ def _target(shape: Any) -> tuple[tuple[int, ...], Any]:
     """Return the shape and dtype that ``shape`` requests: those of an array, or a shape and the default float dtype."""
     if isinstance(shape, Array):
         return shape.shape, shape.dtype
-    width = whole(shape)
+    width = int_or_none(shape)
     return (tuple(shape) if width is None else (width,)), DEFAULT.real.numpy
 
 

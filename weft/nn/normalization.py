@@ -13,7 +13,7 @@ from weft.functions.elementwise.ufuncs import sqrt, stop_gradient
 from weft.functions.statistics.pad import pad
 from weft.functions.support.arguments import check_real_scalar
 from weft.nn.module import Module, derive_variants
-from weft.nn.size_arguments import IMAGE_LAYOUTS, check_can_infer, extents, whole
+from weft.nn.size_arguments import IMAGE_LAYOUTS, check_can_infer, extents, int_or_none
 from weft.process.docstrings import complete_docs
 
 
@@ -145,7 +145,7 @@ def rms_norm(x: Any, normalized_shape: int | Sequence[int], weight: Array | None
 
 def _trailing_shape(name: str, x: Array, normalized_shape: Any, *parameters: Array | None) -> tuple[int, ...]:
     """Return ``normalized_shape`` as a tuple; raise if ``x`` does not end in it or a parameter has another shape."""
-    width = whole(normalized_shape)
+    width = int_or_none(normalized_shape)
     shape = tuple(normalized_shape) if width is None else (width,)
     if not shape or x.shape[-len(shape):] != shape:
         raise ShapeError(f"{name}: x {x.shape} must end in normalized_shape {shape}")
@@ -173,7 +173,7 @@ def group_norm(x: Any, num_groups: int, weight: Array | None = None, bias: Array
     [[-1.0, 1.0, -1.0, 1.0]]
     """
     check_real_scalar(eps, "group_norm", "eps")
-    x, groups = asarray(x), whole(num_groups) or 0
+    x, groups = asarray(x), int_or_none(num_groups) or 0
     shape = _channel_shape("group_norm", x, weight, bias)
     if groups < 1 or x.shape[1] % groups:
         raise ShapeError(f"group_norm: num_groups={num_groups!r} must divide the {x.shape[1]} channels of x {x.shape}")

@@ -19,7 +19,7 @@ from weft.functions.indexing.where import where
 from weft.functions.support.arguments import norm_root, powers
 from weft.graph.primitives import TABLE
 from weft.nn.module import Module, derive_variants, describe_variants
-from weft.nn.size_arguments import MAX_EXTENT, each, extents, images, whole
+from weft.nn.size_arguments import MAX_EXTENT, check_sizes, extents, images, int_or_none
 from weft.process.docstrings import complete_docs
 
 Ints = tuple[int, ...]
@@ -35,9 +35,9 @@ def window_sizes(name: str, spatial: int, kernel_size: Any, stride: Any, padding
     if count not in (spatial, spatial + 1):
         forms = f"an int, a tuple of {spatial}, or one of {spatial + 1} whose first is for channels"
         raise ShapeError(f"{name}: kernel_size must be {forms}, not {short(kernel_size)}")
-    k = each(kernel_size, count, f"{name}: kernel_size", 1)
-    s = k if stride is None else each(stride, count, f"{name}: stride", 1)
-    p = each(padding, count, f"{name}: padding")
+    k = check_sizes(kernel_size, count, f"{name}: kernel_size", 1)
+    s = k if stride is None else check_sizes(stride, count, f"{name}: stride", 1)
+    p = check_sizes(padding, count, f"{name}: padding")
     return k, s, p
 
 
@@ -237,7 +237,7 @@ def _output_sizes(name: str, spatial: int, x: Array, output_size: Any) -> tuple[
     sizes = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size,) * spatial
     if len(sizes) != spatial:
         raise ShapeError(f"{name}: output_size {output_size!r} must be an int, None or {spatial} of these")
-    extents = tuple(n if o is None else whole(o) or 0 for o, n in zip(sizes, x.shape[2:], strict=True))
+    extents = tuple(n if o is None else int_or_none(o) or 0 for o, n in zip(sizes, x.shape[2:], strict=True))
     if min(extents) < 1:
         raise ShapeError(f"{name}: output_size {output_size!r} must hold positive ints")
     if max(extents) > MAX_EXTENT:
@@ -315,7 +315,7 @@ def maxout(x: Any, kernel_size: int) -> Array:
     >>> wf.nn.maxout(wf.array([[1.0, 3.0, 5.0, 2.0]]), 2).tolist()
     [[3.0, 5.0]]
     """
-    x, k = asarray(x), whole(kernel_size) or 0
+    x, k = asarray(x), int_or_none(kernel_size) or 0
     if x.ndim < 2 or k < 1 or x.shape[1] % k:
         raise ShapeError(f"maxout: the channels (axis 1) of x {x.shape} must be a multiple of kernel_size={kernel_size!r}")
     return x.reshape((x.shape[0], x.shape[1] // k, k, *x.shape[2:])).max(axis=2)

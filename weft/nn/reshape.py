@@ -9,7 +9,7 @@ from weft.array import Array
 from weft.errors import AxisError, ShapeError, short
 from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
-from weft.nn.size_arguments import whole
+from weft.nn.size_arguments import int_or_none
 from weft.process.docstrings import complete_module
 
 
@@ -35,7 +35,7 @@ def flatten(x: Any, start_dim: int = 1, end_dim: int = -1) -> Array:
     """
     x = asarray(x)
     for name, dim in (("start_dim", start_dim), ("end_dim", end_dim)):
-        if whole(dim) is None:
+        if int_or_none(dim) is None:
             raise TypeError(f"flatten: {name} must be an int, not {short(dim)}")
         if not -x.ndim <= dim < x.ndim:
             raise AxisError(f"flatten: {name}={dim}, but x has shape {x.shape}")
@@ -79,7 +79,7 @@ class Reshape(Module):
     def __init__(self, *shape: int | tuple[int, ...]) -> None:
         super().__init__()
         sizes: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        self.shape = tuple(n for n in map(whole, sizes) if n is not None)
+        self.shape = tuple(n for n in map(int_or_none, sizes) if n is not None)
         if len(self.shape) < len(sizes) or min(self.shape, default=0) < -1 or self.shape.count(-1) > 1:
             raise ShapeError(f"Reshape: shape must be ints, at most one of them -1, not {tuple(sizes)}")
 

@@ -14,7 +14,7 @@ IMAGE_LAYOUTS = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 MAX_EXTENT = 1 << 62  # larger ints overflow in NumPy and LLVM
 
 
-def whole(value: Any) -> int | None:
+def int_or_none(value: Any) -> int | None:
     """Return ``value`` as an int, or None if it is not an integer; NumPy integers are, bools are not."""
     if isinstance(value, bool):
         return None
@@ -24,10 +24,10 @@ def whole(value: Any) -> int | None:
         return None
 
 
-def each(value: Any, count: int, name: str, least: int = 0) -> tuple[int, ...]:
+def check_sizes(value: Any, count: int, name: str, least: int = 0) -> tuple[int, ...]:
     """Return ``value`` as ``count`` ints, each at least ``least``; an int is repeated."""
     values = tuple(value) if isinstance(value, tuple | list) else (value,) * count
-    ints = tuple(n for n in map(whole, values) if n is not None)
+    ints = tuple(n for n in map(int_or_none, values) if n is not None)
     if not len(ints) == len(values) == count:
         many = {1: "a tuple of one", 2: "a pair of ints", 3: "a triple of ints", 4: "a tuple of four ints"}[count]
         raise ShapeError(f"{name} must be an int or {many}, not {short(value)}")
@@ -42,7 +42,7 @@ def extents(layer: str, **named: Any) -> tuple[int, ...]:
     """Return widths as ints; raise for one that is not positive."""
     widths = []
     for name, value in named.items():
-        n = whole(value)
+        n = int_or_none(value)
         if n is None or n < 1:
             raise ShapeError(f"{layer}: {name} must be a positive int, not {short(value)}")
         if n > MAX_EXTENT:

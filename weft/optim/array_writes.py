@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, ndarray, wrap
-from weft.array.convert import assigned
+from weft.array.convert import convert_assigned
 from weft.array.indexing import broadcast_value, check_pending_indices
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import proven
@@ -51,7 +51,7 @@ def _convert_content(target: Array, content: Any) -> Node:
         node = content.node
         if node.dtype is current.dtype and node.shape == current.shape:
             return node
-    return broadcast_value(assigned(content, current.dtype), current.shape)
+    return broadcast_value(convert_assigned(content, current.dtype), current.shape)
 
 
 def sparse_parameter_names(tree: Any) -> frozenset[str]:

@@ -22,7 +22,7 @@ from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray, ones_like
 from weft.functions.statistics.pad import pad as padded
 from weft.losses import check_labels
-from weft.nn.size_arguments import each, extents
+from weft.nn.size_arguments import check_sizes, extents
 from weft.runtime.context import CONTEXT
 from weft.transforms.grad import vjp
 from weft.transforms.settings import device
@@ -286,15 +286,15 @@ class Conv(Layer):
         self, I_shape: tuple[int, ...], *, F_shape: Any, stride: Any = 1, pad: Any = "same", wb_width: float = 0.05,
         act: str = "ReLU", act_dic: Mapping[str, Any] | None = None, opt: str = "Adam", opt_dic: Mapping[str, Any] | None = None,
     ) -> None:
-        filters, *window = each(F_shape, 3, "conv: F_shape", 1)
-        steps = each(stride, 2, "conv: stride", 1)
+        filters, *window = check_sizes(F_shape, 3, "conv: F_shape", 1)
+        steps = check_sizes(stride, 2, "conv: stride", 1)
         if isinstance(pad, str) and pad != "same":
             raise ValueError(f'conv: pad must be an int, a pair or "same", not {pad!r}')
         if pad == "same":
             totals = [max((-(-i // s) - 1) * s + f - i, 0) for i, f, s in zip(I_shape[1:], window, steps, strict=True)]
             pads = [(t // 2, t - t // 2) for t in totals]
         else:
-            pads = [(p, p) for p in each(pad, 2, "conv: pad")]
+            pads = [(p, p) for p in check_sizes(pad, 2, "conv: pad")]
         O_shape = _sizes("conv", I_shape, window, steps, pads, "F_shape")
         super().__init__(I_shape, (filters, *O_shape))
         self.F_shape, self.stride = (filters, I_shape[0], *window), stride
@@ -319,8 +319,8 @@ class Pool(Layer):
     kind = "pool"
 
     def __init__(self, I_shape: tuple[int, ...], *, pool: Any = 2, pad: Any = 0) -> None:
-        window = each(pool, 2, "pool: pool", 1)
-        around = each(pad, 2, "pool: pad")
+        window = check_sizes(pool, 2, "pool: pool", 1)
+        around = check_sizes(pad, 2, "pool: pad")
         O_shape = _sizes("pool", I_shape, window, window, [(p, p) for p in around], "pool")
         super().__init__(I_shape, (I_shape[0], *O_shape))
         self.pool, self.pad_state = pool, around

@@ -16,7 +16,7 @@ from weft.eager.materialise import evaluate
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.shape.axes import concatenate
-from weft.nn.size_arguments import each, extents
+from weft.nn.size_arguments import check_sizes, extents
 from weft.optim import Optimizer
 from weft.train import History, fit
 from weft.train import predict as outputs
@@ -364,7 +364,7 @@ def _input_shape(kind: type[Layer], before: tuple[int, ...], options: dict[str, 
         shape = (1, *shape) if len(shape) == 2 else shape
         if len(shape) != 3:
             raise ShapeError(f"append: a {kind.kind} layer takes images: give I_shape=(channels, height, width), not {shape}")
-        shape = each(shape, 3, f"{kind.kind}: I_shape", 1)
+        shape = check_sizes(shape, 3, f"{kind.kind}: I_shape", 1)
         if prod(shape) != width:
             raise ShapeError(f"append: I_shape={shape} has {prod(shape)} numbers, but what comes before gives {before}: {width}")
         return shape

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, ndarray, own, wrap
-from weft.array.convert import assigned, is_foreign, number_node, read_operands, refuse_subclass, shared_node
+from weft.array.convert import convert_assigned, is_foreign, number_node, read_operands, refuse_subclass, shared_node
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INT64, INTEGERS, Format
 from weft.dtypes.parse import check_like, layout, parse_dtype
@@ -85,7 +85,7 @@ def array(
         raise ValueError("array: copy=False needs an Array that already has the dtype; leave it out to copy other objects")
     if isinstance(object, memoryview):
         object = np.asarray(object)
-    return own(node(object, "array", "object") if form is None else assigned(object, form))
+    return own(node(object, "array", "object") if form is None else convert_assigned(object, form))
 
 
 @unbound

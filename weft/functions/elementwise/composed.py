@@ -21,7 +21,19 @@ from weft.functions.elementwise.ufuncs import add, equal, isnan, logical_and, lo
 from weft.functions.indexing.where import where as choose
 from weft.functions.reductions.folds import all
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, axis_index, cast, finish, floating, node, number, op, reshaped, unbound, whole
+from weft.functions.support.arguments import (
+    Node,
+    axis_index,
+    cast,
+    floating,
+    node,
+    number,
+    op,
+    reshaped,
+    unbound,
+    whole,
+    wrap_result,
+)
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
 from weft.process.docstrings import complete_module
@@ -67,14 +79,14 @@ def clip(
         min, max = _drop_unreachable(value, min, "min"), _drop_unreachable(value, max, "max")
     bounds = [(name, bound) for name, bound in (("min", min), ("max", max)) if bound is not None]
     if not bounds:
-        return finish(value, out, "clip")
+        return wrap_result(value, out, "clip")
     value, *limits = promote_operands(a, *[bound for _, bound in bounds])
     for (name, _), limit in zip(bounds, limits, strict=True):
         try:
             value = bind(TABLE["maximum" if name == "min" else "minimum"], value, limit)
         except (ShapeError, DTypeError) as error:
             raise renamed(error, "clip", x1="a", x2=name) from None
-    return finish(value, out, "clip")
+    return wrap_result(value, out, "clip")
 
 
 def _merge_names(bound: Any, other: Any, name: str) -> Any:
@@ -113,22 +125,22 @@ def nan_to_num(
     [0.0, 1.0]
     """
     if not copy and isinstance(x, Array):
-        return finish(nan_to_num(x, True, nan, posinf, neginf).node, x, "nan_to_num")
+        return wrap_result(nan_to_num(x, True, nan, posinf, neginf).node, x, "nan_to_num")
     value = node(x, "nan_to_num")
     for replacement, argument in ((nan, "nan"), (posinf, "posinf"), (neginf, "neginf")):
         if replacement is not None or argument == "nan":
             arguments.check_real(replacement, "nan_to_num", argument)
     if value.dtype in COMPLEX:
         parts = [nan_to_num(wrap(part), True, nan, posinf, neginf).node for part in arguments.split_complex(value)]
-        return finish(op("complex", *parts))
+        return wrap_result(op("complex", *parts))
     if value.dtype not in FLOATS:
-        return finish(value)
+        return wrap_result(value)
     high = number(value.dtype.largest if posinf is None else posinf, value.dtype)
     low = number(-value.dtype.largest if neginf is None else neginf, value.dtype)
     zero = number(0, value.dtype)
     infinite = op("where", op("less", value, zero), low, high)
     value = op("where", op("isinf", value), infinite, value)
-    return finish(op("where", op("isnan", value), number(nan, value.dtype), value))
+    return wrap_result(op("where", op("isnan", value), number(nan, value.dtype), value))
 
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
@@ -168,7 +180,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
         raise renamed(error, "isclose", x1="a", x2="the tolerance") from None
     if equal_nan:
         close = op("logical_or", close, op("logical_and", op("isnan", a), op("isnan", b)))
-    return finish(close)
+    return wrap_result(close)
 
 
 def _tolerance_node(tolerance: Any, argument: str, dtype: formats.Format) -> Node:
@@ -468,7 +480,7 @@ def modf(
     integral = ufuncs.copysign(ufuncs.trunc(value), value)
     fraction = ufuncs.copysign(choose(ufuncs.isinf(value), 0.0, value - integral), value)
     results = zip((fraction.node, integral.node), _parse_outs("modf", out, order), strict=True)
-    pair = [arguments.finish_masked(result, place, "modf", where) for result, place in results]
+    pair = [arguments.wrap_masked_result(result, place, "modf", where) for result, place in results]
     return pair[0], pair[1]
 
 
@@ -513,7 +525,7 @@ def frexp(
     exponent = _exponent(value)
     mantissa = OPERATIONS["ldexp"].node(wrap(value), wrap(op("negative", exponent)))  # its derivative is that power of two
     results = zip((mantissa, cast(exponent, formats.INT32)), _parse_outs("frexp", out, order), strict=True)
-    pair = [arguments.finish_masked(result, place, "frexp", where) for result, place in results]
+    pair = [arguments.wrap_masked_result(result, place, "frexp", where) for result, place in results]
     return pair[0], pair[1]
 
 
@@ -535,9 +547,9 @@ def _is_signed_infinity(function: str, x: Any, below: bool, out: Any) -> Array:
     if value.node.dtype in COMPLEX:
         raise complex_error(function, value.node.dtype)
     if value.node.dtype not in FLOATS:
-        return finish(ufuncs.isinf(value).node, out, function)
+        return wrap_result(ufuncs.isinf(value).node, out, function)
     negative = ufuncs.signbit(value)
-    return finish(ufuncs.logical_and(ufuncs.isinf(value), negative if below else ~negative).node, out, function)
+    return wrap_result(ufuncs.logical_and(ufuncs.isinf(value), negative if below else ~negative).node, out, function)
 
 
 def isneginf(x: Any, out: Array | None = None) -> Array:

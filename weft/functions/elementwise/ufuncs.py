@@ -23,7 +23,19 @@ from weft.dtypes.parse import layout, parse_dtype
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, as_method, broadcast, cast, finish, node, number, op, reshaped, sliced, whole
+from weft.functions.support.arguments import (
+    Node,
+    as_method,
+    broadcast,
+    cast,
+    node,
+    number,
+    op,
+    reshaped,
+    sliced,
+    whole,
+    wrap_result,
+)
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives.call import call as call_primitive
 from weft.graph.primitives.elementwise import each, entry
@@ -126,7 +138,7 @@ def special(
             raise DTypeError(f"{name}: operands of {dtypes} give {result.node.dtype}, not dtype={form}; cast the result")
     else:
         result = asked(ask, xs, out)
-    return arguments.finish_masked(result.node, out, name, where, casting)
+    return arguments.wrap_masked_result(result.node, out, name, where, casting)
 
 
 def _numpy_method(method: str, operation: Operation) -> Any:
@@ -208,7 +220,7 @@ def reduce(
             raise ValueError(f"{name}: axis={axis} must be one axis, because {operation.name} depends on the order")
         options = {"initial": initial, "where": where}
         options = {k: arguments.read_now(v, name, k) for k, v in options.items() if v is not (True if k == "where" else None)}
-        return finish(_fold_in_numpy("reduce", operation, value, axis=axes, keepdims=keepdims, **options), out, name)
+        return wrap_result(_fold_in_numpy("reduce", operation, value, axis=axes, keepdims=keepdims, **options), out, name)
     start = None if initial is None else arguments.convert_for_write(initial, value.dtype, name, "initial")
     neutral = start if identity is None else cast(node(identity, name), value.dtype)  # does not change the others
     if where is not True:
@@ -226,7 +238,7 @@ def reduce(
     if start is not None:
         value = _combine(operation, value, start)
     shape = tuple(1 if d in axes else n for d, n in enumerate(value.shape) if keepdims or d not in axes)
-    return finish(reshaped(value, shape), out, name)
+    return wrap_result(reshaped(value, shape), out, name)
 
 
 def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
@@ -235,16 +247,16 @@ def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = 
     value = _require_axes(_cast_for_fold(operation, array, dtype, out), name)
     axis = arguments.axis_index(axis, len(value.shape), name)
     if operation.name not in _GROUPED:
-        return finish(_fold_in_numpy("accumulate", operation, value, axis=axis), out, name)
+        return wrap_result(_fold_in_numpy("accumulate", operation, value, axis=axis), out, name)
     if (monoid := _monoid(operation, value)) is not None:
-        return finish(op(f"cumulative_{monoid}", value, axis=axis), out, name)
+        return wrap_result(op(f"cumulative_{monoid}", value, axis=axis), out, name)
     distance = 1
     while distance < value.shape[axis]:
         extent = value.shape[axis]
         both = _combine(operation, sliced(value, axis, 0, extent - distance), sliced(value, axis, distance, extent))
         value = op("concat", cast(sliced(value, axis, 0, distance), both.dtype), both, axis=axis)
         distance *= 2
-    return finish(value, out, name)
+    return wrap_result(value, out, name)
 
 
 def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
@@ -258,14 +270,14 @@ def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, d
         if not 0 <= i < extent:
             raise IndexError(f"{name}: index {i} is out of bounds for axis {axis} with size {extent}")
     if operation.name not in _GROUPED:
-        return finish(_fold_in_numpy("reduceat", operation, value, indices=starts, axis=axis), out, name)
+        return wrap_result(_fold_in_numpy("reduceat", operation, value, indices=starts, axis=axis), out, name)
     parts = []
     for k, i in enumerate(starts):
         stop = starts[k + 1] if k + 1 < len(starts) else extent
         parts.append(_fold_axes(operation, sliced(value, axis, i, stop if stop > i else i + 1), (axis,)))
     if not parts:
-        return finish(sliced(value, axis, 0, 0), out, name)
-    return finish(parts[0] if len(parts) == 1 else op("concat", *parts, axis=axis), out, name)
+        return wrap_result(sliced(value, axis, 0, 0), out, name)
+    return wrap_result(parts[0] if len(parts) == 1 else op("concat", *parts, axis=axis), out, name)
 
 
 def outer(function: Callable[..., Array], x1: Any, x2: Any, /, **options: Any) -> Array:
@@ -334,7 +346,7 @@ def unary(name: str, summary: str, example: str, output: str) -> Ufunc:
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
             return special(ask, name, (x,), out, where, dtype, casting, order)
         if out is not None:
-            return finish(asked(ask, (x,), out).node, out, name)
+            return wrap_result(asked(ask, (x,), out).node, out, name)
         native = short.call
         if (result := native(x)) is not None:
             return result
@@ -356,7 +368,7 @@ def binary(name: str, summary: str, example: str, output: str, raises: str = "")
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
             return special(ask, name, (x1, x2), out, where, dtype, casting, order)
         if out is not None:
-            return finish(asked(ask, (x1, x2), out).node, out, name)
+            return wrap_result(asked(ask, (x1, x2), out).node, out, name)
         native = short.call
         result = native(x1, x2)
         return ask(x1, x2) if result is None else result
@@ -453,18 +465,19 @@ def round(a: Any, decimals: int = 0, out: Array | None = None) -> Array:
             raise DTypeError(f"round: a is bool, which has no digits (decimals={decimals}); cast with .astype('float32')")
         value = cast(value, elementwise_float_format(BOOL))
     if value.dtype in COMPLEX:
-        return finish(op("complex", *[round(wrap(part), decimals).node for part in arguments.split_complex(value)]), out, "round")
+        parts = [round(wrap(part), decimals).node for part in arguments.split_complex(value)]
+        return wrap_result(op("complex", *parts), out, "round")
     if value.dtype in FLOATS and decimals == 0:
-        return finish(bind(TABLE["round"], value), out, "round")
+        return wrap_result(bind(TABLE["round"], value), out, "round")
     if value.dtype not in FLOATS:
-        return finish(_round_integers(value, -decimals) if decimals < 0 else value, out, "round")
+        return wrap_result(_round_integers(value, -decimals) if decimals < 0 else value, out, "round")
     dtype, digits = value.dtype, builtins.min(builtins.abs(decimals), 400)  # float64 ends at 10**308
     form = dtype if 10**digits <= dtype.largest else dtype.computed
     if 10**digits > form.largest:  # beyond all digits of this dtype
-        return finish(value if decimals > 0 else op("multiply", value, number(0, dtype)), out, "round")
+        return wrap_result(value if decimals > 0 else op("multiply", value, number(0, dtype)), out, "round")
     scale = number(10.0**digits, form)
     scale_up, scale_down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-    return finish(cast(op(scale_down, op("round", op(scale_up, cast(value, form), scale)), scale), dtype), out, "round")
+    return wrap_result(cast(op(scale_down, op("round", op(scale_up, cast(value, form), scale)), scale), dtype), out, "round")
 
 
 def _round_integers(value: Node, digits: int) -> Node:

@@ -15,7 +15,7 @@ from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.shape.axes import roll
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, cast, finish, floating, node, number, op, sliced
+from weft.functions.support.arguments import Node, cast, floating, node, number, op, sliced, wrap_result
 from weft.graph.primitives.spectrum import INVERSE_NORMS, NORMS
 from weft.process.docstrings import complete_module
 
@@ -259,7 +259,7 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, o
     >>> wf.round(wf.fft.fft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
-    return finish(_transform("fft", a, _lengths(n), (axis,), norm, False), out, "fft")
+    return wrap_result(_transform("fft", a, _lengths(n), (axis,), norm, False), out, "fft")
 
 
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
@@ -268,7 +268,7 @@ def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
     >>> wf.round(wf.fft.ifft(wf.array([3.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
-    return finish(_transform("ifft", a, _lengths(n), (axis,), norm, True), out, "ifft")
+    return wrap_result(_transform("ifft", a, _lengths(n), (axis,), norm, True), out, "ifft")
 
 
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
@@ -281,7 +281,7 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
     >>> wf.round(wf.fft.rfft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j)]
     """
-    return finish(_transform_real("rfft", a, _lengths(n), (axis,), norm), out, "rfft")
+    return wrap_result(_transform_real("rfft", a, _lengths(n), (axis,), norm), out, "rfft")
 
 
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
@@ -299,7 +299,7 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
     >>> wf.round(wf.fft.irfft(wf.array([1.0, 1.0, 1.0])), 3).tolist()
     [1.0, 0.0, 0.0, 0.0]
     """
-    return finish(_transform_to_real("irfft", _operand(a, "irfft"), _lengths(n), (axis,), norm), out, "irfft")
+    return wrap_result(_transform_to_real("irfft", _operand(a, "irfft"), _lengths(n), (axis,), norm), out, "irfft")
 
 
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
@@ -309,7 +309,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
     [1.0, 1.0, 1.0, 1.0]
     """
     spectrum = arguments.conjugate(_operand(a, "hfft"))
-    return finish(
+    return wrap_result(
         _transform_to_real("hfft", spectrum, _lengths(n), (axis,), INVERSE_NORMS[_parse_norm("hfft", norm)]), out, "hfft"
     )
 
@@ -321,7 +321,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
     [1.0, 1.0, 1.0]
     """
     spectrum = _transform_real("ihfft", a, _lengths(n), (axis,), INVERSE_NORMS[_parse_norm("ihfft", norm)])
-    return finish(arguments.conjugate(spectrum), out, "ihfft")
+    return wrap_result(arguments.conjugate(spectrum), out, "ihfft")
 
 
 def fft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
@@ -337,7 +337,7 @@ def fft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, 
     >>> wf.round(wf.fft.fft2(wf.array([[1.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(_transform("fft2", a, s, axes, norm, False), out, "fft2")
+    return wrap_result(_transform("fft2", a, s, axes, norm, False), out, "fft2")
 
 
 def ifft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
@@ -346,7 +346,7 @@ def ifft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None,
     >>> wf.round(wf.fft.ifft2(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(_transform("ifft2", a, s, axes, norm, True), out, "ifft2")
+    return wrap_result(_transform("ifft2", a, s, axes, norm, True), out, "ifft2")
 
 
 def rfft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
@@ -359,7 +359,7 @@ def rfft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None,
     >>> wf.round(wf.fft.rfft2(wf.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(_transform_real("rfft2", a, s, axes, norm), out, "rfft2")
+    return wrap_result(_transform_real("rfft2", a, s, axes, norm), out, "rfft2")
 
 
 def irfft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
@@ -377,7 +377,7 @@ def irfft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None
     >>> wf.round(wf.fft.irfft2(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    return finish(_transform_to_real("irfft2", _operand(a, "irfft2"), s, axes, norm), out, "irfft2")
+    return wrap_result(_transform_to_real("irfft2", _operand(a, "irfft2"), s, axes, norm), out, "irfft2")
 
 
 def fftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
@@ -391,7 +391,7 @@ def fftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out:
     >>> wf.round(wf.fft.fftn(wf.array([[1.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(_transform("fftn", a, s, axes, norm, False), out, "fftn")
+    return wrap_result(_transform("fftn", a, s, axes, norm, False), out, "fftn")
 
 
 def ifftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
@@ -400,7 +400,7 @@ def ifftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out
     >>> wf.round(wf.fft.ifftn(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(_transform("ifftn", a, s, axes, norm, True), out, "ifftn")
+    return wrap_result(_transform("ifftn", a, s, axes, norm, True), out, "ifftn")
 
 
 def rfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
@@ -413,7 +413,7 @@ def rfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out
     >>> wf.round(wf.fft.rfftn(wf.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(_transform_real("rfftn", a, s, axes, norm), out, "rfftn")
+    return wrap_result(_transform_real("rfftn", a, s, axes, norm), out, "rfftn")
 
 
 def irfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
@@ -431,7 +431,7 @@ def irfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, ou
     >>> wf.round(wf.fft.irfftn(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    return finish(_transform_to_real("irfftn", _operand(a, "irfftn"), s, axes, norm), out, "irfftn")
+    return wrap_result(_transform_to_real("irfftn", _operand(a, "irfftn"), s, axes, norm), out, "irfftn")
 
 
 complete_module(

@@ -20,7 +20,7 @@ from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
 from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, number, op, permuted, reshaped
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, number, op, permuted, reshaped, wrap_result
 from weft.process.docstrings import complete_module
 
 
@@ -221,7 +221,7 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
     values = arguments.convert_for_write(val, a.node.dtype, "fill_diagonal", "val")
     if 0 in values.shape:
         return
-    line = resize(values, places.size) if values.shape else finish(values)
+    line = resize(values, places.size) if values.shape else wrap_result(values)
     index = np.unravel_index(places, shape)
     if places.size:
         a[index] = line
@@ -521,7 +521,7 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     result = broadcast(values[0], shape)
     for k, value in enumerate(values[1:], 1):
         result = op("where", op("equal", index, cast(node(k, "choose"), index.dtype)), value, result)
-    return finish(result, out, "choose")
+    return wrap_result(result, out, "choose")
 
 
 def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None = None) -> Array:

@@ -16,7 +16,7 @@ from weft.dtypes.formats import BOOL, DEFAULT, INT64
 from weft.dtypes.parse import check_like, layout, parse_dtype, to_tuple
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, number, op, reshaped, try_numpy
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, number, op, reshaped, try_numpy, wrap_result
 from weft.graph.primitives.settings import ADD, scatter_add_mode
 from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
@@ -57,7 +57,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
     value, index = node(a, "take", "a"), arguments.integer_node(indices, "take", bools=True)
     value, axis = arguments.flat_axis(value, axis, "take", numbers=True)
     index = check_bounds("take", indices, index, value.shape[axis], axis, mode)
-    return finish(arguments.take_slices(value, index, axis), out, "take")
+    return wrap_result(arguments.take_slices(value, index, axis), out, "take")
 
 
 def _full_indices(

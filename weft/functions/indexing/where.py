@@ -7,7 +7,7 @@ from typing import Any
 from weft.array.convert import promote_operands
 from weft.dtypes.formats import BOOL
 from weft.functions.indexing.take_scatter import nonzero
-from weft.functions.support.arguments import cast, finish, node, op
+from weft.functions.support.arguments import cast, node, op, wrap_result
 from weft.process.docstrings import complete_module
 
 
@@ -41,7 +41,7 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
     if x1 is None or x2 is None:
         raise ValueError("where: give both x1 and x2, or neither")
     a, b = promote_operands(x1, x2)
-    return finish(op("where", cast(node(condition, "where", "condition"), BOOL), a, b))
+    return wrap_result(op("where", cast(node(condition, "where", "condition"), BOOL), a, b))
 
 
 complete_module(globals())

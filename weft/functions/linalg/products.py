@@ -19,7 +19,19 @@ from weft.functions.creation.fill import diagonal_number
 from weft.functions.elementwise.ufuncs import describe
 from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, cast, finish, node, number, op, permuted, reshaped, try_numpy, unbound, whole
+from weft.functions.support.arguments import (
+    Node,
+    cast,
+    node,
+    number,
+    op,
+    permuted,
+    reshaped,
+    try_numpy,
+    unbound,
+    whole,
+    wrap_result,
+)
 from weft.graph.primitives.settings import current_precision
 from weft.process.docstrings import complete_module
 
@@ -84,7 +96,7 @@ def einsum(
     shape = tuple(sizes[c] for c in result)
     if value.shape != shape:
         value = op("broadcast_to", value, shape=shape)
-    return finish(cast(value, BOOL) if is_bool else value, out, "einsum", casting)
+    return wrap_result(cast(value, BOOL) if is_bool else value, out, "einsum", casting)
 
 
 def _cast_operands(xs: Sequence[Any], dtype: Any, casting: str) -> list[Node]:
@@ -375,7 +387,7 @@ def trace(
     >>> wf.trace(wf.array([[1, 2], [3, 4]])).tolist()
     5
     """
-    return finish(sum_of("trace", a, offset, axis1, axis2, dtype), out, "trace")
+    return wrap_result(sum_of("trace", a, offset, axis1, axis2, dtype), out, "trace")
 
 
 def sum_of(function: str, x: Any, offset: int, axis1: int, axis2: int, dtype: Any) -> Node:
@@ -423,7 +435,7 @@ def matmul(
     """
     if dtype is not None or axes is not None or casting != "same_kind" or order != "K":
         return arguments.call_gufunc("matmul", order, operations.matmul, x1, x2, out, dtype, casting, axes)
-    return finish(operations.matmul(*promote_operands(x1, x2)), out, "matmul")
+    return wrap_result(operations.matmul(*promote_operands(x1, x2)), out, "matmul")
 
 
 def _is_matmul(a: Any, b: Any, most: int) -> bool:
@@ -457,10 +469,10 @@ def dot(a: Any, b: Any, out: Array | None = None) -> Array:
         return a @ b
     a, b = array_operands(a, b)
     if not a.shape or not b.shape:
-        return finish(op("multiply", a, b), out, "dot")
+        return wrap_result(op("multiply", a, b), out, "dot")
     inside = max(len(b.shape) - 2, 0)
     _check_extents("dot", a, b, (len(a.shape) - 1,), (inside,))
-    return finish(contract_axes(a, b, (len(a.shape) - 1,), (inside,)), out, "dot")
+    return wrap_result(contract_axes(a, b, (len(a.shape) - 1,), (inside,)), out, "dot")
 
 
 def _check_extents(function: str, a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int]) -> None:
@@ -545,7 +557,7 @@ def outer(a: Any, b: Any, out: Array | None = None) -> Array:
         if (result := try_numpy(np.outer, a, b, most=a.size * b.size)) is not None:
             return result
     a, b = array_operands(a, b)
-    return finish(op("multiply", reshaped(a, (a.size, 1)), reshaped(b, (1, b.size))), out, "outer")
+    return wrap_result(op("multiply", reshaped(a, (a.size, 1)), reshaped(b, (1, b.size))), out, "outer")
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, wrap
-from weft.array.views import follow
+from weft.array.views import view_node
 from weft.dtypes.formats import INT64
 from weft.dtypes.parse import to_tuple
 from weft.errors import ShapeError
@@ -132,7 +132,7 @@ def _memory(value: Array) -> tuple[Node, int]:
     if cell is value or isinstance(value, Scalar) or any(name not in ("slice", "permute", "reshape") for name, _ in value._path):
         return reshaped(value.node, (value.size,)), 0
     numbers = wrap(op("iota", shape=(math.prod(node.shape),), dtype=INT64, axis=0)).reshape(node.shape)
-    elements = wrap(follow(numbers.node, value._path)).numpy()
+    elements = wrap(view_node(numbers.node, value._path)).numpy()
     return reshaped(node, (node.size,)), int(elements.flat[0]) if elements.size else 0
 
 

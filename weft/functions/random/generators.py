@@ -12,7 +12,7 @@ from weft.array import Array, wrap
 from weft.dtypes.formats import INT64
 from weft.functions.random import distributions, state
 from weft.functions.random.distributions import exponential, integers, normal, standard_normal, uniform
-from weft.functions.support.arguments import axis_index, finish, named, node, op
+from weft.functions.support.arguments import axis_index, named, node, op, wrap_result
 from weft.process.docstrings import complete_module
 
 __all__ = [
@@ -121,11 +121,11 @@ class Generator:
 
     def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """Draw uniform numbers in [0, 1)."""
-        return finish(uniform(0.0, 1.0, _size_of_out(size, out), key=self._stream, dtype=dtype).node, out, "random")
+        return wrap_result(uniform(0.0, 1.0, _size_of_out(size, out), key=self._stream, dtype=dtype).node, out, "random")
 
     def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """Draw normal numbers of mean 0 and standard deviation 1."""
-        return finish(standard_normal(_size_of_out(size, out), key=self._stream, dtype=dtype).node, out, "standard_normal")
+        return wrap_result(standard_normal(_size_of_out(size, out), key=self._stream, dtype=dtype).node, out, "standard_normal")
 
     def choice(
         self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, shuffle: bool = True
@@ -140,14 +140,14 @@ class Generator:
         if axis is None:
             line = op("reshape", value, shape=(value.size,))
             result = op("reshape", op("gather", line, op("argsort", bits, axis=0), axes=(0,)), shape=value.shape)
-            return finish(result, out, "permuted")
+            return wrap_result(result, out, "permuted")
         axis = axis_index(axis, len(value.shape), "permuted")
         places = [
             op("argsort", bits, axis=axis) if a == axis
             else op("iota", shape=tuple(n if d == a else 1 for d in range(len(value.shape))), dtype=INT64, axis=a)
             for a, n in enumerate(value.shape)
         ]
-        return finish(op("gather", value, *places, axes=tuple(range(len(value.shape)))), out, "permuted")
+        return wrap_result(op("gather", value, *places, axes=tuple(range(len(value.shape)))), out, "permuted")
 
     def spawn(self, n_children: int) -> list[Any]:
         """Return independent generators."""

@@ -20,7 +20,19 @@ from weft.eager.native import NativeShaped, call_after_views
 from weft.eager.peek import leaf, peek
 from weft.errors import AxisError, DTypeError, ShapeError, name_called_function, renamed
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Axis, Shape, broadcast, cast, finish, node, number, op, permuted, reduced, reshaped
+from weft.functions.support.arguments import (
+    Axis,
+    Shape,
+    broadcast,
+    cast,
+    node,
+    number,
+    op,
+    permuted,
+    reduced,
+    reshaped,
+    wrap_result,
+)
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
@@ -65,7 +77,7 @@ def _fold(
     if is_empty and start is None:
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
     if is_plain and not (is_empty and value.dtype is BOOL):
-        return finish(reduced(primitive, value, axes, keepdims), out, function)
+        return wrap_result(reduced(primitive, value, axes, keepdims), out, function)
     initial_node = arguments.convert_for_write(start, value.dtype, function, "initial")
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
@@ -73,9 +85,9 @@ def _fold(
         value = op("where", broadcast(mask, value.shape), value, neutral)
     if is_empty and (nothing is None or value.dtype is BOOL):
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
-        return finish(broadcast(initial_node, shape), out, function)
+        return wrap_result(broadcast(initial_node, shape), out, function)
     result = reduced(primitive, value, axes, keepdims)
-    return finish(result if function in ("any", "all") else op(combine, result, initial_node), out, function)
+    return wrap_result(result if function in ("any", "all") else op(combine, result, initial_node), out, function)
 
 
 def sum(
@@ -205,7 +217,7 @@ def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = Fa
     except (ShapeError, AxisError) as error:
         raise renamed(error, "ptp") from None
     high, low = (cast(n, arguments.accumulation_format(n.dtype, out)) for n in (high, low))
-    return finish(op("subtract", high, low), out, "ptp")
+    return wrap_result(op("subtract", high, low), out, "ptp")
 
 
 def all(
@@ -266,8 +278,8 @@ def _find_index(function: str, x: Any, axis: int | None, keepdims: bool, out: Ar
     if out is not None and not holds(INT64, arguments.accumulation_format(INT64, out)):
         raise DTypeError(f"{function}: out has dtype {arguments.accumulation_format(INT64, out)}; indices are int64")
     if not axes:
-        return finish(number(0, INT64), out, function)
-    return finish(reduced(function, value, axes, keepdims), out, function)
+        return wrap_result(number(0, INT64), out, function)
+    return wrap_result(reduced(function, value, axes, keepdims), out, function)
 
 
 def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
@@ -321,7 +333,7 @@ def _accumulate(
     if include_initial:
         low = tuple(int(a == axis) for a in range(len(value.shape)))
         value = op("pad", value, low=low, high=(0,) * len(low), value=int(not sums))
-    return finish(cast(value, form), out, function)
+    return wrap_result(cast(value, form), out, function)
 
 
 def cumulative_sum(
@@ -481,13 +493,13 @@ def mean(
     if dtype is None and out is None and where is True and (count := _count_if_native(a, axis, keepdims)):
         return sum(a, axis, keepdims=keepdims) / count
     if dtype is not None and parse_dtype(dtype) in INTEGERS:
-        return finish(_integer_mean(node(a, "mean", "a"), axis, parse_dtype(dtype), bool(keepdims), where), out, "mean")
+        return wrap_result(_integer_mean(node(a, "mean", "a"), axis, parse_dtype(dtype), bool(keepdims), where), out, "mean")
     value, result = _cast_for_mean("mean", node(a, "mean", "a"), dtype, out)
     shape = value.shape
     axes = arguments.axis_tuple(axis, len(shape), "mean") if where is True else arguments.reduction_axes(axis, shape, "mean")
     arguments.warn_of_empty_mean("mean", shape, arguments.extent_of(shape, axes))
     mean_node = _mean_node(value, axes, arguments.flag(keepdims, "mean"), _read_mask("mean", where, value))
-    return finish(cast(mean_node, result), out, "mean")
+    return wrap_result(cast(mean_node, result), out, "mean")
 
 
 def _variance(
@@ -541,7 +553,7 @@ def var(
     1.0
     """
     value, result = _variance("var", a, axis, dtype, arguments.check_ddof("var", ddof, correction), keepdims, where, out, mean)
-    return finish(cast(value, result), out, "var")
+    return wrap_result(cast(value, result), out, "var")
 
 
 def std(
@@ -554,7 +566,7 @@ def std(
     2.0
     """
     value, result = _variance("std", a, axis, dtype, arguments.check_ddof("std", ddof, correction), keepdims, where, out, mean)
-    return finish(cast(arguments.norm_root(value), result), out, "std")
+    return wrap_result(cast(arguments.norm_root(value), result), out, "std")
 
 
 def weights_along(function: str, weight: Node, shape: Shape, axis: Axis) -> Node:

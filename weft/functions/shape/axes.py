@@ -516,7 +516,7 @@ def concat(
     for k, n in enumerate(nodes):
         if len(n.shape) != len(first) or any(a != axis and x != y for a, (x, y) in enumerate(zip(first, n.shape, strict=False))):
             raise ShapeError(f"concat: arrays[0] has shape {first} and arrays[{k}] {n.shape}: only axis {axis} may differ")
-    return arguments.finish(nodes[0] if len(nodes) == 1 else op("concat", *nodes, axis=axis), out, "concat")
+    return arguments.wrap_result(nodes[0] if len(nodes) == 1 else op("concat", *nodes, axis=axis), out, "concat")
 
 
 def stack(
@@ -543,7 +543,7 @@ def stack(
             raise ShapeError(f"stack: arrays[0] has shape {shape} and arrays[{k}] {n.shape}: they must be equal")
     place = arguments.axis_index(axis, len(shape) + 1, "stack")
     rows = tuple(reshaped(n, (*shape[:place], 1, *shape[place:])) for n in nodes)
-    return arguments.finish(rows[0] if len(rows) == 1 else op("concat", *rows, axis=place), out, "stack")
+    return arguments.wrap_result(rows[0] if len(rows) == 1 else op("concat", *rows, axis=place), out, "stack")
 
 
 def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:

@@ -18,7 +18,7 @@ from weft.functions.linalg.products import diagonal, matmul
 from weft.functions.reductions import folds
 from weft.functions.reductions.folds import all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Axis, Node, arrays, cast, finish, floating, node, op, reshaped
+from weft.functions.support.arguments import Axis, Node, arrays, cast, floating, node, op, reshaped, wrap_result
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.process.docstrings import complete_module
 
@@ -194,7 +194,7 @@ def _extreme(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, initia
     if all_nan is not None and initial_array is not None:
         all_nan = all_nan & isnan(initial_array)
     result = extreme if all_nan is None else choose(all_nan, np.nan if initial_array is None else initial_array, extreme)
-    return finish(cast(result.node, value.node.dtype), out, function)
+    return wrap_result(cast(result.node, value.node.dtype), out, function)
 
 
 def nanmax(
@@ -298,7 +298,7 @@ def nanmean(
     >>> wf.nanmean(wf.array([1.0, wf.nan, 3.0])).tolist()
     2.0
     """
-    return finish(_moments("nanmean", a, axis, dtype, None, keepdims, where, out).node, out, "nanmean")
+    return wrap_result(_moments("nanmean", a, axis, dtype, None, keepdims, where, out).node, out, "nanmean")
 
 
 def nanvar(
@@ -311,7 +311,7 @@ def nanvar(
     1.0
     """
     less = arguments.check_ddof("nanvar", ddof, correction)
-    return finish(_moments("nanvar", a, axis, dtype, less, keepdims, where, out, mean).node, out, "nanvar")
+    return wrap_result(_moments("nanvar", a, axis, dtype, less, keepdims, where, out, mean).node, out, "nanvar")
 
 
 def nanstd(
@@ -326,7 +326,7 @@ def nanstd(
     less = arguments.check_ddof("nanstd", ddof, correction)
     square = _moments("nanstd", a, axis, dtype, less, keepdims, where, out, mean).node
     root = arguments.norm_root(op("real", square) if square.dtype in COMPLEX else square)  # complex if dtype= is
-    return finish(cast(root, square.dtype), out, "nanstd")
+    return wrap_result(cast(root, square.dtype), out, "nanstd")
 
 
 complete_module(

@@ -824,7 +824,7 @@ def _quantiles(
         result = where(isnan(end), end, result) if rows.node.dtype in INEXACT else result
     moved = permuted(result.node, (len(lead), *range(len(lead))))
     shape = fractions.shape + (kept if keepdims else lead)
-    return arguments.finish(reshaped(moved, shape), out, function)
+    return arguments.wrap_result(reshaped(moved, shape), out, function)
 
 
 def quantile(
@@ -897,7 +897,7 @@ def _median(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: b
         end = rows[..., 0] if skip else rows[..., -1]
         middle = where(isnan(end), end, where(low == high, low, low.astype(wide) / 2 + high.astype(wide) / 2))
     result: Node = middle.node
-    return arguments.finish(reshaped(result, kept if keepdims else lead), out, function)
+    return arguments.wrap_result(reshaped(result, kept if keepdims else lead), out, function)
 
 
 def median(

@@ -16,8 +16,8 @@ from weft.array import Array, convert, ndarray, own, wrap
 from weft.array.convert import NUMBERS as PYTHON_NUMBERS
 from weft.array.convert import (
     as_node,
-    assigned,
     cast,
+    convert_assigned,
     convert_operand,
     numpy_node,
     promote_operands,
@@ -408,7 +408,7 @@ def warn_of_freedom(function: str, count: int, ddof: float) -> None:
         warn(f"Degrees of freedom <= 0 for slice: {function} of {count} elements with ddof={ddof} is NaN or infinite")
 
 
-def finish(node: Node, out: Any = None, function: str = "out", casting: str = "same_kind") -> Array:
+def wrap_result(node: Node, out: Any = None, function: str = "out", casting: str = "same_kind") -> Array:
     """Return a result as an Array. With ``out``, write it there: the shape must be equal and ``casting`` must allow the dtype."""
     if out is None:
         return wrap(node)
@@ -426,15 +426,15 @@ def finish(node: Node, out: Any = None, function: str = "out", casting: str = "s
     return out
 
 
-def finish_masked(result: Node, out: Any, function: str, where: Any, casting: str = "same_kind") -> Array:
+def wrap_masked_result(result: Node, out: Any, function: str, where: Any, casting: str = "same_kind") -> Array:
     """Finish a result that is wanted where a mask holds; the other elements are those of ``out``, or zero without it."""
     if where is True:
-        return finish(result, out, function, casting)
+        return wrap_result(result, out, function, casting)
     mask, old = cast(node(where, function, "where"), formats.BOOL), number(0, result.dtype)
     if out is not None:
         old = node(out, function, "out")
         result = into(result, old.dtype, function, casting)
-    return finish(op("where", mask, result, old), out, function)
+    return wrap_result(op("where", mask, result, old), out, function)
 
 
 def into(node: Node, target: Format, function: str, casting: str = "same_kind") -> Node:
@@ -510,7 +510,7 @@ def from_numpy(x: Any, like: Format | None = None) -> Array:
 
 def convert_for_write(x: Any, dtype: Format, function: str, argument: str) -> Node:
     """Return an argument converted to the dtype of the array into which it is written."""
-    return assigned(node(x, function, argument) if x is None else x, dtype)
+    return convert_assigned(node(x, function, argument) if x is None else x, dtype)
 
 
 def integer_node(x: Any, function: str, argument: str = "indices", bools: bool = False) -> Node:
@@ -623,8 +623,8 @@ def call_gufunc(
     if flag(keepdims, function):
         ndim = len(result.shape) + 1
         place = axis_index(kept_axis, ndim, function, "axis")
-        return finish(wrap(result).reshape(*result.shape[:place], 1, *result.shape[place:]).node, out, function)
-    return finish(result, out, function)
+        return wrap_result(wrap(result).reshape(*result.shape[:place], 1, *result.shape[place:]).node, out, function)
+    return wrap_result(result, out, function)
 
 
 def _axes(function: str, axes: Any) -> list[tuple[int, ...]]:
