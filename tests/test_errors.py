@@ -264,7 +264,7 @@ def test_damaged_mnist_is_downloaded_again(tmp_path: Path, monkeypatch: pytest.M
         name: hashlib.md5(content, usedforsecurity=False).hexdigest() for name, content in files.items()})
     monkeypatch.setitem(sys.modules, "pooch", types.SimpleNamespace(retrieve=retrieve))
     good = False
-    with pytest.raises(DataError, match="it does not begin as one"):
+    with pytest.raises(DataError, match="it does not begin with the bytes"):
         wf.data.load_mnist()
     good = True
     assert wf.data.load_mnist().y_test == [7]
@@ -279,7 +279,7 @@ def test_damaged_mnist_is_downloaded_again(tmp_path: Path, monkeypatch: pytest.M
     own.parent.mkdir()
     own.write_bytes(b"<html>")
     monkeypatch.setenv("WEFT_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="it does not begin as one"):  # a user's file is left to the user
+    with pytest.raises(DataError, match="it does not begin with the bytes"):  # a user's file is left to the user
         wf.data.load_mnist()
     assert own.exists() and not asked
 

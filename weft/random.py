@@ -1,4 +1,4 @@
-"""Support ``from weft.random import ...`` in place of ``from numpy.random import ...``: the module ``wf.random``."""
+"""Make ``weft.random`` importable, as in ``from weft.random import normal``: the same module as ``wf.random``."""
 
 import sys
 

@@ -66,7 +66,7 @@ class standing:  # noqa: N801  used as a statement
 
     def __enter__(self) -> None:
         original = names.why_not
-        self.patch.setattr(card_device, "opened", lambda name, number: self.devices[name])
+        self.patch.setattr(card_device, "open_device", lambda name, number: self.devices[name])
         for module in [m for m in sys.modules.values() if getattr(m, "why_not", None) is original]:
             self.patch.setattr(module, "why_not", lambda n: None if names.canonical_name(n) in self.devices else original(n))
         self._forget()

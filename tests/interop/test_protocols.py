@@ -97,7 +97,7 @@ def test_what_interrupts_an_export_is_raised(error: type[BaseException], monkeyp
         raise error("at work")
 
     for _ in range(3):
-        monkeypatch.setattr(wf.Array, "_exported", lambda self, flags, y=y: refuse(self, flags, y))
+        monkeypatch.setattr(wf.Array, "_export_memory", lambda self, flags, y=y: refuse(self, flags, y))
         with pytest.raises(error, match="^at work$"):
             memoryview(x)
         with pytest.raises(error, match="^at work$"):

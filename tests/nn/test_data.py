@@ -64,7 +64,7 @@ def test_idx(tmp_path, packed: bool) -> None:
     write(idx(2, 3)[:13], idx(2, 3)[13:])  # in two members
     assert read_idx(path).tolist() == [[0, 1, 2], [3, 4, 5]]
     for content, why in {
-        b"hello": "does not begin as one", b"\0\0\x08": "does not begin", b"\0\0\x09\1\0\0\0\1a": "does not begin",
+        b"hello": "does not begin with the bytes", b"\0\0\x08": "does not begin", b"\0\0\x09\1\0\0\0\1a": "does not begin",
         idx(2, 2, 2)[:11]: "3 dimensions and is cut off", idx(2, 3)[:-1]: "(5 of 6|cannot hold)", idx(2) + b"x": "goes on",
         idx(*[1] * 65): "65 dimensions", idx(*[1 << 31] * 4, data=b"abc"): "cannot hold",
         idx(*[(1 << 32) - 1] * 3, 0): "cannot hold",

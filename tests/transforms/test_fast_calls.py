@@ -516,3 +516,50 @@ def test_written_arguments_keep_their_memory():
     addresses = [x._node.value.address for x in p]
     f(p)
     assert [x._node.value.address for x in p] == addresses
+
+
+VIEWS = [
+    lambda c: c[:], lambda c: c[0:4], lambda c: c.T, lambda c: c.ravel(), lambda c: c[::-1], lambda c: c,
+    lambda c: c.reshape(2, 2).reshape(4),
+]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("write", ["+=", "[...]", "[0]"])
+@pytest.mark.parametrize("result", ["view", "itself", "new"])
+def test_a_captured_array_becomes_a_view(view, write, result):
+    def shown(make, jit):
+        s, c = Setting(), make(np.zeros(4, "f"))
+        s.b = make(np.ones(4, "f"))
+
+        @jit
+        def f():
+            if write == "+=":
+                s.b += 1
+            elif write == "[...]":
+                s.b[...] = s.b + 1
+            else:
+                s.b[0] += 1
+            return s.b[1:] if result == "view" else s.b if result == "itself" else s.b * 2
+
+        f()
+        s.b = now = view(c)
+        out = None
+        for _ in range(5):
+            out = f()
+        before = [np.array(x) for x in (out, s.b, c)]
+        c += 10
+        return [*before, *[np.array(x) for x in (out, s.b)]], s.b is now
+
+    (ours, kept), (theirs, _) = shown(wf.array, wf.jit), shown(np.array, lambda f: f)
+    assert kept
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_floats_of_a_class_of_the_user():
+    f = wf.jit(lambda x, s: x * s)
+    own = type("Own", (float,), {})
+    for s in (own(3.0), 2.0, own(4.0), np.float64(5.0)):
+        assert f(wf.ones(2), s).tolist() == [float(s)] * 2

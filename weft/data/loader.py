@@ -166,6 +166,7 @@ class Loader:
         return out[0] if is_single else out
 
     def _cast(self, part: Any) -> Array:
+        """Return a part of a batch as an Array, with floats in the loader's dtype."""
         if isinstance(part, Array):
             return part if self.dtype is None or not is_float(part.dtype) else part.astype(self.dtype)
         part = np.asarray(part)
@@ -176,14 +177,14 @@ def _check_array(a: Any, k: int) -> Any:
     refuse_subclass(a)
     content = a.numpy() if isinstance(a, Array) else a if isinstance(a, np.ndarray) else np.asarray(a)
     if not content.ndim:
-        raise ShapeError(f"Loader: array {k} has no dimensions; the first is that of the samples")
+        raise ShapeError(f"Loader: array {k} has no dimensions; its first dimension must be that of the samples")
     if content.dtype.kind not in "fiub" and not is_float(content.dtype):
         raise DTypeError(f"Loader: array {k} must hold numbers, not {content.dtype}")
     return content
 
 
 def _stack_samples(samples: list[Any]) -> tuple[tuple[Any, ...], bool]:
-    """Stack each part of the samples, and return whether a sample is a single value and no tuple."""
+    """Return the stacked parts of the samples, and whether a sample is a single value instead of a tuple."""
     is_single = not isinstance(samples[0], tuple | list)
     columns = [samples] if is_single else list(zip(*samples, strict=True))
     out = []

@@ -24,7 +24,7 @@ from weft.process import files
 from weft.process.files import user_cache_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
-MAX_RATIO = 1032  # largest expansion of a byte by deflate
+MAX_EXPANSION = 1032  # bytes that one byte of deflate data can become
 MAX_DIMENSIONS = 64
 
 
@@ -39,7 +39,7 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
         reader: Any = gzip.GzipFile(fileobj=io.BytesIO(content)) if packed else io.BytesIO(content)
         head = reader.read(4)
         if len(head) < 4 or head[:3] != b"\0\0\x08":
-            raise _idx_error(path, "it does not begin as one")
+            raise _idx_error(path, "it does not begin with the bytes of an idx file")
         rank = head[3]
         extents = reader.read(4 * rank)
         if rank > MAX_DIMENSIONS:
@@ -47,7 +47,7 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
         if len(extents) < 4 * rank:
             raise _idx_error(path, f"its head says {rank} dimensions and is cut off")
         shape = tuple(int.from_bytes(extents[4 * i : 4 * i + 4], "big") for i in range(rank))
-        size, most = math.prod(shape), len(content) * (MAX_RATIO if packed else 1)
+        size, most = math.prod(shape), len(content) * (MAX_EXPANSION if packed else 1)
         if size > most or math.prod(n for n in shape if n) > np.iinfo(np.intp).max:
             raise _idx_error(path, f"it promises {size} bytes, shape {shape}, which a file of {len(content)} bytes cannot hold")
         data = reader.read(size)
@@ -66,7 +66,7 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
     return np.frombuffer(data, np.uint8).reshape(shape)
 
 
-def _idx_error(path: Any, why: str) -> DataError:
+def _idx_error(path: str | os.PathLike, why: str) -> DataError:
     return DataError(f"{os.fspath(path)} is damaged or no idx file of bytes: {why}")
 
 
@@ -154,6 +154,7 @@ def _mnist_array(name: str, md5: str) -> np.ndarray:
 
 
 def _mnist_file(name: str) -> Path:
+    """Return the path of a file of MNIST, downloaded if it is missing."""
     folders = [Path(root) / "mnist" for root in [os.environ.get("WEFT_DATA")] if root]
     folders.append(user_cache_folder() / "mnist")
     for folder in folders:

@@ -17,7 +17,7 @@ from weft.functions.random.state import open_words
 from weft.functions.support.arguments import broadcast_shapes, cast, shape_tuple
 
 LOW_BITS = 2**32 - 1
-MAX_FAILURE_RATE = 2.0**-24  # of draws that hit the excluded word in every round; they return the most frequent word
+MAX_FAILURE_RATE = 2.0**-24  # share of draws that may hit the excluded word in every round: these return the most frequent word
 
 
 class UnigramSampler:
@@ -121,7 +121,8 @@ class UnigramSampler:
         column = (place >> 32).astype(INT64)
         row = column if is_top is None else column + is_top.astype(INT64) * self.size
         entry: Any = self._table[row]
-        alias = minimum((entry & LOW_BITS).astype(INT64), self.size - 1)  # a bound that saves the check of later reads by word
+        # the bound tells the compiler that words are in range, so that later reads by word need no check
+        alias = minimum((entry & LOW_BITS).astype(INT64), self.size - 1)
         return where((place & LOW_BITS) < (entry >> 32), column, alias)
 
     def __repr__(self) -> str:

@@ -92,7 +92,7 @@ def log_write(cell: Cell) -> None:
     """Record a cell's content in this thread's write log, if it has one, before the cell is written."""
     undo = WRITE_LOGS.get(get_ident())
     if undo is not None:
-        undo.note(cell)
+        undo.record(cell)
 
 
 def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:

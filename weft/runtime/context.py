@@ -10,8 +10,8 @@ from typing import Any, Protocol
 class WriteLog(Protocol):
     """A log of the contents that writes replace: see ``weft.transforms.write_log``."""
 
-    def note(self, cell: Any) -> None: ...
-    def take(self, later: Any) -> None: ...
+    def record(self, cell: Any) -> None: ...
+    def add_log(self, later: Any) -> None: ...
 
 
 class ProfilerSession(Protocol):
@@ -60,7 +60,7 @@ class _Local(threading.local):
     flush_denormals: bool = False  # new programs flush denormals to zero
     profiler: ProfilerSession | None = None  # the active profile session of this thread
     compile_threshold: float = 1.0  # share of its compile time that a graph may lose before it is compiled, see ``tiers.py``
-    refused_export: Any = None  # array id and frame of the last refused writable export: see ``Looks._exported``
+    refused_export: Any = None  # array id and frame of the last refused writable export: see ``NumpyMethods._export_memory``
     max_eager_bytes: int  # bytes of the largest result computed immediately, see ``eager/apply.py``; 0 disables it
     eager_limit: int  # the same limit; 0 inside traces, gradients and profiles, with flush, and on other devices
 

@@ -1,7 +1,8 @@
 """Profiling sessions: the programs of this thread are timed step by step, and new nodes are marked with layer and phase.
 
 Programs of a session are compiled with time stamps between their kernels, which come from the cache. Jitted functions are traced
-again by separate twins, so that their nodes carry marks. The last parts measure calls and count the work of each step.
+again in copies of their own (twins), so that their nodes carry marks. The rest of the module measures calls and counts the work
+of each step.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from weft.transforms.jit import Jitted
 from weft.transforms.reach import closure_contents, names_in
 from weft.transforms.tree import structure_changed
 
-_SESSION_LOCK = threading.Lock()  # one session at a time: two would time each other
+_SESSION_LOCK = threading.Lock()  # two sessions at once would distort each other's times
 
 
 def timing_device() -> Timing:
@@ -60,12 +61,12 @@ def timing_device() -> Timing:
 
 @dataclass(eq=False)
 class Unit:
-    """A program that ran in the session. ``jitted``: the name of its jitted function, "" for a program outside jit"""
+    """A program that ran in the session."""
 
     program: Program
     fused: list[Fused]
     run: Any  # TimedExecutable, or Executable if the session does not time
-    jitted: str
+    jitted: str  # the name of the jitted function, "" for a program outside jit
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ class Session:
         self.traced = 0  # traces of jitted functions while recording
         self._twins: dict[int, tuple[Jitted, Jitted]] = {}
         self._tracing = ""
-        self._roots: dict[int, tuple[Module, int, dict[int, str]]] = {}  # module called outside others: its number, names inside
+        # id of a module that is called outside other modules -> (module, its number, names of the modules inside)
+        self._roots: dict[int, tuple[Module, int, dict[int, str]]] = {}
         self._stack: list[tuple[int, dict[int, str]]] = []
         self._kinds: dict[str, str] = {}  # mark of a layer -> its class
 
@@ -103,9 +105,9 @@ class Session:
         if self.timed:
             timing_device()
         _SESSION_LOCK.acquire()
-        CONTEXT.profiler, CALL_HOOK.watch, ORIGIN.layer = self, self._module, ""
+        CONTEXT.profiler, CALL_HOOK.watch, ORIGIN.layer = self, self._call_module, ""
         set_node_marking(True)
-        structure_changed()  # jitted functions leave their fast path, and so use their twins
+        structure_changed()  # makes jitted functions leave their warm calls, so that they look for their twins
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -147,7 +149,8 @@ class Session:
             entry = self._twins[id(jitted)] = (jitted, _Twin(self, jitted))
         return entry[1]
 
-    def _module(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _call_module(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Call a module's forward while new nodes are marked with its layer."""
         before = ORIGIN.layer
         if self._stack and id(module) in self._stack[-1][1]:
             root, names = self._stack[-1]
@@ -200,7 +203,7 @@ class _Twin(Jitted):
 
 
 def _mark(where: Any) -> tuple[Any, int, str, str | None]:
-    """Return (code, instruction, layer, phase) of a node's ``where``, with "" and None for what it lacks."""
+    """Return (code, instruction, layer, phase) of a node's ``where``; without a mark, layer is "" and phase None."""
     return (*(where or (None, -1)), "", None)[:4]
 
 
@@ -246,12 +249,12 @@ def mark_origins(graph: Graph) -> Graph:
     return Graph([copies[n] for n in graph.inputs], [copies[n] for n in graph.outputs])
 
 
-WARM_UP_CALLS = 2  # uncounted calls before each round, in which arrays change owners and caches fill
-MAX_OBJECTS = 100_000  # objects visited by ``reached``
+WARM_UP_CALLS = 2  # calls before each round that are not timed: they fill caches and make buffers that later calls reuse
+MAX_OBJECTS = 100_000  # objects that ``find_arrays`` visits
 
 
 def check_call(tool: str, f: Any, repeat: Any) -> None:
-    """Check the arguments ``f`` and ``repeat`` of ``profile`` and ``bench``. ``tool``: the name of the one called"""
+    """Check the arguments ``f`` and ``repeat`` of the function ``tool``, profile or bench."""
     if not callable(f):
         raise TypeError(f"{tool}: {f!r} is not a function: give the function and its arguments, wf.{tool}(f, x)")
     if repeat is not None and (isinstance(repeat, bool) or not isinstance(repeat, int | np.integer)):
@@ -290,7 +293,7 @@ def name_of(f: Any) -> str:
 
 
 def in_notebook() -> bool:
-    """Return whether this runs in a notebook, which displays results."""
+    """Return whether the code runs in a notebook."""
     from rich.console import Console
 
     return Console().is_jupyter
@@ -374,14 +377,14 @@ Origin = tuple[Any, int, str, str]  # code, instruction, layer, phase: ``where``
 
 @dataclass(frozen=True)
 class Work:
-    """The work of one step. ``parts``: the share of each origin, estimated if there are several"""
+    """The work of one step of a program."""
 
     name: str
     kind: str  # kernel, loop, numpy, copy
     flops: int
     bytes: int
-    wide: bool  # float64
-    parts: dict[Origin, float]
+    wide: bool  # whether it computes in float64
+    parts: dict[Origin, float]  # the share of each origin, estimated if there are several
     nodes: tuple[Node, ...] = ()
     kernel: Any = None
     length: int = 1  # steps of a loop

@@ -1,4 +1,4 @@
-"""Callbacks: early stopping, the best weights, averaged weights, smaller rates on a plateau, a CSV log.
+"""Callbacks: early stopping, the best weights, averaged weights, lower learning rates on a plateau, a CSV log.
 
 A callback is a function of the :class:`~weft.train.State`, called after every epoch, or an object with any of
 ``on_begin``, ``on_batch``, ``on_epoch`` and ``on_end``. ``state.stop(reason)`` ends the run.
@@ -214,8 +214,10 @@ class BestWeights:
         return self.monitor or ("val_loss" if validated else "loss")
 
     def watched(self, validated: bool) -> str:
-        """Return a description of the monitored figure, such as "the smallest val_loss". validated : whether there are validation
-        data"""
+        """Return a description of the monitored figure, such as "the smallest val_loss".
+
+        validated : whether there are validation data
+        """
         name = self._name(validated)
         return f"the {'smallest' if sign(name, self.mode) > 0 else 'largest'} {name}"
 

@@ -56,6 +56,8 @@ class Call:
         objects, leaves = bool(static_arguments) and any([type(x) not in PLAIN for x in static_arguments]), []
         for leaf in self.given:
             static = None
+            if isinstance(leaf, float) and not isinstance(leaf, np.generic):
+                leaf = float(leaf)  # of a class of the user
             if isinstance(leaf, Array) or not (type(leaf) is float or is_static(leaf)):
                 leaf = materialise_argument(leaf)
             elif type(leaf) is not float:

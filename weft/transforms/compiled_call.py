@@ -70,6 +70,7 @@ class CompiledCall:
     place : ``CONTEXT.placement`` when the call was compiled
     settings : see ``call.py``
     lands : numbers of the arguments that the function writes
+    writes_arrays : whether the function writes arguments or captured cells
     count : ``Structure.count`` when the modules were last compared
     held : the content of function and arguments
     """
@@ -87,7 +88,7 @@ class CompiledCall:
         # the results for the caller
         "_result_rows", "_derived", "_returned_inputs", "_result_count", "_structure", "_single",
         # the writes after the run
-        "_writes", "lands", "_survivors", "_has_writes", "_sets", "_argument_sets", "_snapshots",
+        "_writes", "lands", "_survivors", "writes_arrays", "_sets", "_argument_sets", "_snapshots",
     )
 
     def __init__(
@@ -145,7 +146,7 @@ class CompiledCall:
         ]
         self.lands = frozenset([target for target, *_ in self._writes if isinstance(target, int)])
         self._survivors = [(cell, result_row(s, graph.inputs, graph.outputs), j) for cell, s, j in traced.survivors]
-        self._has_writes = bool(self._writes or self._survivors)
+        self.writes_arrays = bool(self._writes or self._survivors)
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._prepare_state(traced)
         self._warm: Any = None
@@ -181,8 +182,8 @@ class CompiledCall:
     def _bind(self, values: Sequence[Any], records: Sequence[Record]) -> None:
         """Replace cells, and results that exist before the call, by those in ``held``. values, records : those before"""
         now = self.held.replacements(values, records)
-        self._cells = [now.get(id(cell), cell) for cell in self._cells]
-        self._writes = [(now.get(id(target), target), *row) for target, *row in self._writes]
+        self._cells = [_cell_of(now.get(id(cell), cell)) for cell in self._cells]
+        self._writes = [(_cell_of(now.get(id(target), target)), *row) for target, *row in self._writes]
         self._nodes, self._values = list(self._nodes), list(self._values)
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._followed, self._warm = -1, None
@@ -359,7 +360,7 @@ class CompiledCall:
             inputs += self._values
         if self._fixed:
             inputs += self._fixed
-        if self._has_writes:
+        if self.writes_arrays:
             return self._stateful(run, inputs, args, args)
         return self._results_of(run(inputs), inputs, args, args)
 
@@ -399,7 +400,7 @@ class CompiledCall:
         inputs += [leaves[k] for k in self._scalars]
         inputs += self._values
         inputs += self._fixed
-        if self._has_writes:
+        if self.writes_arrays:
             return self._stateful(run, inputs, leaves, cells)
         return self._results_of(run(inputs), inputs, leaves, cells)
 
@@ -589,6 +590,11 @@ def _lay_out(rows: list[Any], items: Sequence[Any], row_of: Callable[[int, Any],
             if rows[k] is None:
                 return False
     return True
+
+
+def _cell_of(x: Any) -> Any:
+    """Return the cell whose content an array shows; anything else is returned as it is."""
+    return x.cell if isinstance(x, Array) else x
 
 
 def _set_value(record: Record, place: Any, value: Any) -> None:

@@ -1,4 +1,6 @@
-"""jacfwd, jacrev, hessian: whole derivatives of functions of trees. A linear graph is evaluated for all unit vectors at once."""
+"""jacfwd, jacrev, hessian: full derivatives of functions of trees.
+
+The forward or reverse derivative is a linear graph, which is evaluated for all unit vectors in one batch."""
 
 from __future__ import annotations
 
@@ -100,7 +102,11 @@ def _jacobian(
     fun: Callable, argnums: Argnums, has_aux: bool, holomorphic: bool, name: str,
     blocks_of: Callable[[Evaluated], list[list[Node]]],
 ) -> Callable[..., Any]:
-    """Return the function that computes the Jacobian. blocks_of : returns the block of each leaf and each variable"""
+    """Return the function that computes the Jacobian.
+
+    blocks_of : returns the block of each leaf of the result and each variable
+    """
+
     def compute(*args: Any, **kwargs: Any) -> Any:
         what = f"{name} of {name_of(fun)}"
         e = evaluate(fun, args, kwargs, argument_numbers(argnums, len(args), what), has_aux, what)
@@ -121,6 +127,7 @@ def _jacobian(
 
 
 def _check_dtypes(e: Evaluated, holomorphic: bool, what: str) -> None:
+    """Raise DTypeError unless all arguments and results are real floats or, if ``holomorphic``, complex."""
     allowed, word = (COMPLEX, "complex, since holomorphic=True") if holomorphic else (FLOATS, "a real float")
     for role, nodes in (("an argument", e.variables), ("a result", e.nodes)):
         for node in nodes:
@@ -130,7 +137,7 @@ def _check_dtypes(e: Evaluated, holomorphic: bool, what: str) -> None:
 
 
 def _unit_vectors(slots: Sequence[Node]) -> dict[Node, Batched]:
-    """Return for each slot the parts that all unit vectors of all slots have in it, one after the other."""
+    """Return a batch for each slot: its parts of the unit vectors of all slots, of which there are as many as elements."""
     total, start = sum(s.size for s in slots), 0
     out: dict[Node, Batched] = {}
     for s in slots:
@@ -142,7 +149,10 @@ def _unit_vectors(slots: Sequence[Node]) -> dict[Node, Batched]:
 
 
 def _evaluate_at_unit_vectors(nodes: Sequence[Node | None], slots: Sequence[Node], like: Sequence[Node]) -> list[Node]:
-    """Return linear nodes for all unit vectors: matrices with a row for each vector. like : of their shapes; None is zero"""
+    """Return linear nodes, evaluated for all unit vectors of ``slots``, as matrices with a row for each vector.
+
+    like : nodes of the same shapes, for nodes that are None, which stands for zero
+    """
     total = sum(s.size for s in slots)
     found = iter(batch([n for n in nodes if n is not None], _unit_vectors(slots)))
     out = []
@@ -154,7 +164,7 @@ def _evaluate_at_unit_vectors(nodes: Sequence[Node | None], slots: Sequence[Node
 
 
 def _forward_blocks(e: Evaluated) -> list[list[Node]]:
-    """Return the blocks of the Jacobian from one forward walk."""
+    """Return the blocks of the Jacobian, computed in forward mode: the columns are changes of the results."""
     slots = [input_leaf(v.shape, v.dtype) for v in e.variables]
     _, changes = forward(e.nodes, dict(zip(e.variables, slots, strict=True)))
     whole = [call.permute(x, axes=(1, 0)) for x in _evaluate_at_unit_vectors(changes, slots, e.nodes)]
@@ -162,7 +172,7 @@ def _forward_blocks(e: Evaluated) -> list[list[Node]]:
 
 
 def _reverse_blocks(e: Evaluated) -> list[list[Node]]:
-    """Return the blocks of the Jacobian from one backward walk."""
+    """Return the blocks of the Jacobian, computed in reverse mode: the rows are gradients of the results."""
     slots = [input_leaf(n.shape, n.dtype) for n in e.nodes]
     pulled = use_up(backward(e.nodes, slots, e.variables), e.variables)
     parts = [
@@ -173,7 +183,7 @@ def _reverse_blocks(e: Evaluated) -> list[list[Node]]:
 
 
 def _split(x: Node, axis: int, shapes: Sequence[tuple[int, ...]], of: Sequence[Node]) -> list[Node]:
-    """Return the parts of a matrix along an axis, one for each node of ``of``, in their shapes."""
+    """Divide a matrix along an axis into a part for each node of ``of``, reshaped to ``shapes``."""
     start, out = 0, []
     for shape, n in zip(shapes, of, strict=True):
         part = x if len(of) == 1 else slice_axis(x, axis, start, start + n.size)

@@ -67,7 +67,9 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function. ``install`` puts a native method here, which calls this one if its table does not fit."""
         if not CONTEXT.transform_depth:
-            count, recent, self._warm = Structure.count, self._recent, None
+            count, recent = Structure.count, self._recent
+            if recent and recent[0].writes_arrays:
+                self._warm = None  # it refers to nodes whose references are counted
             for entry in recent:
                 if entry.place == CONTEXT.placement and entry.holds(count):
                     if entry.tree is None:
@@ -267,9 +269,9 @@ def jit(
 
     Returns
     -------
-    Jitted : called like ``f``, with the results of ``f``. A returned argument is that same object, a returned view shares
-        memory with its base, and writes are visible through every array that shares the memory. Usable as a decorator, with
-        or without arguments
+    Jitted : called like ``f``, with the results of ``f``. An array or module that is an argument and is returned is that same
+        object; dicts, lists and dataclasses are new. A returned view shares memory with its base, and writes are
+        visible through every array that shares the memory. Usable as a decorator, with or without arguments
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Write log: a function's writes to outside arrays are undone if the function, its gradient or the computation of a value fails.
+"""The write log, which undoes a function's writes to outside arrays if the function, its gradient or a computation fails.
 
 The function of a gradient and the update of an optimizer write immediately, because later lines read the arrays. The log keeps
 the previous content of each written array and restores it on any exception: Python's, Ctrl-C, and errors of values that are
@@ -32,53 +32,54 @@ def call_atomically(f: Callable, args: Sequence[Any], kwargs: Mapping[str, Any])
                 WRITE_LOGS.pop(me, None)
             else:
                 WRITE_LOGS[me] = outer
-        if log.held and not CONTEXT.transform_depth and (written := log.written()):
+        if log.records and not CONTEXT.transform_depth and (written := log.changed_nodes()):
             proven([*written, *[a.node for a in arrays_in(out)]])
     except BaseException:
-        log.give_back()
+        log.restore()
         raise
-    if outer is not None and log.held:
-        outer.take(log)
+    if outer is not None and log.records:
+        outer.add_log(log)
     return out
 
 
 class _WriteLog:
-    """The contents of cells before they were written, by id, as seen by ``trace`` (None outside traces)."""
+    """The contents that cells had before they were written, as seen by ``trace`` (None outside traces)."""
 
-    __slots__ = ("held", "trace")
+    __slots__ = ("records", "trace")
 
     def __init__(self, trace: Any) -> None:
         self.trace = trace
-        self.held: dict[int, tuple[Any, Node | None]] = {}  # a weak reference, and the node; None: the trace had none
+        # id of a cell -> (weak reference, node before the write; None if the trace had none)
+        self.records: dict[int, tuple[Any, Node | None]] = {}
 
-    def note(self, cell: Cell) -> None:
+    def record(self, cell: Cell) -> None:
         """Record the content of a cell before its first write."""
         trace = self.trace
         if CONTEXT.trace is not trace:
-            return  # an inner trace writes its cells here when it is over
-        entry = self.held.get(id(cell))
+            return  # an inner trace writes its cells when it ends, and they are recorded then
+        entry = self.records.get(id(cell))
         if entry is None or entry[0]() is not cell:
             own = trace is None or trace.owns(cell)
             node = cell._node if own else trace.nodes.get(id(cell))
-            self.held[id(cell)] = weakref.ref(cell), node
+            self.records[id(cell)] = weakref.ref(cell), node
 
-    def take(self, later: _WriteLog) -> None:
-        """Add the records of an inner log that is over."""
+    def add_log(self, later: _WriteLog) -> None:
+        """Add the records of an inner log whose function has returned."""
         if later.trace is not self.trace:
             return
-        for key, note in later.held.items():
-            entry = self.held.get(key)
+        for key, note in later.records.items():
+            entry = self.records.get(key)
             if entry is None or entry[0]() is not note[0]():
-                self.held[key] = note
+                self.records[key] = note
 
-    def written(self) -> list[Node]:
+    def changed_nodes(self) -> list[Node]:
         """Return the current nodes of the cells whose content has changed."""
-        cells = [(ref(), node) for ref, node in self.held.values()]
+        cells = [(ref(), node) for ref, node in self.records.values()]
         return [cell._node for cell, node in cells if cell is not None and cell._node is not node]
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Restore the recorded contents."""
-        for ref, node in self.held.values():
+        for ref, node in self.records.values():
             cell = ref()
             if cell is None:
                 continue

@@ -1,4 +1,4 @@
-"""Elements selected by conditions, appended, deleted, inserted, and written in place."""
+"""Functions that append, delete, insert, choose or overwrite elements."""
 
 from __future__ import annotations
 
@@ -184,6 +184,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
 
 
 def _check_target(function: str, x: Any, argument: str) -> Array:
+    """Return ``x``, an argument that is written to; raise DTypeError if it is not a weft Array."""
     if not isinstance(x, Array):
         raise DTypeError(f"{function}: {argument} must be a weft Array, not {type(x).__name__}: it is written to")
     return x
@@ -353,7 +354,7 @@ def place(arr: Array, mask: Any, vals: Any) -> None:
     updates = _convert_safely(vals, arr.node.dtype, "place", "vals")
     if not updates.size:
         if arr.size and wrap(condition).numpy().any():
-            raise ValueError("place: vals is empty, but there are places to write to")
+            raise ValueError("place: vals is empty, but the mask selects elements to write")
         return
     flat = cast(reshaped(condition, (arr.size,)), INT64)
     count = op("subtract", op("cumulative_sum", flat, axis=0), cast(node(1, "place"), INT64))
@@ -433,8 +434,8 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
-    """Evaluate a function that is defined in pieces. Every piece is computed everywhere; of several true conditions the last
-    counts.
+    """Evaluate a function that is defined in pieces. Every piece is computed for all elements. If several conditions hold, the
+    last one counts.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Forward convolution and input gradient: vectors of pixels times broadcast weights.
 
 The work is divided into chunks: blocks of images and rows, and possibly groups of filter panels. A chunk copies its part of the
-image, with borders, to the worker's scratch (``layout.ImageLayout``), so that each tap of a tile is one contiguous load at a
+image, with borders, to the worker's scratch (``tiling.ImageLayout``), so that each tap of a tile is one contiguous load at a
 constant displacement. A panel's sums go to a scratch plane, which the stores read row by row; if the stores are few, they read a
 tile's registers.
 """
