@@ -130,7 +130,7 @@ def test_vmap(both_ways: None, solver: Any) -> None:
 
     def value(y: Any) -> Any:
         f = lambda t, y, args: wf.stack([y[1], -(y[0] ** 3)])  # noqa: E731
-        s = ode.solve(f, y, [0.0, 0.3, 1.0], rtol=1e-5, solver=solver, max_steps=200)
+        s = ode.solve(f, y, [0.0, 0.3, 1.0], rtol=1e-5, solver=solver, max_steps=800)
         return s.ys.sum(), s.steps
 
     total, steps = wf.vmap(value)(rows)

@@ -280,7 +280,7 @@ class Rebinding:
                 ends[key] = array._view(path) if path else array  # an array that existed before the loop
             elif isinstance(array, Scalar):
                 ends[key] = wrap(node)
-            elif path := array._onward(path):
+            elif path := array._path_from_cell(path):
                 views.append((key, (id(array.cell), step), path))
             else:
                 ends[key] = made.setdefault((id(array), step), own(node))
@@ -300,7 +300,7 @@ class Rebinding:
         path: ViewPath = ()
         step = length
         while step and (before := self._placeholders.get(id(self.after[key].cell))) is not None:
-            path = self.after[key]._onward(path)
+            path = self.after[key]._path_from_cell(path)
             if key in visited and not path:  # the places exchange their arrays: leave out whole turns
                 step %= visited[key] - step
                 visited = {}
