@@ -563,3 +563,45 @@ def test_floats_of_a_class_of_the_user():
     own = type("Own", (float,), {})
     for s in (own(3.0), 2.0, own(4.0), np.float64(5.0)):
         assert f(wf.ones(2), s).tolist() == [float(s)] * 2
+
+
+@pytest.mark.parametrize("kind", ["item", "attribute", "trace"])
+def test_an_interrupt_at_any_python_call_leaves_a_working_function(kind):
+    """Ctrl-C at a random point of weft's Python code; afterwards every call changes the state."""
+    r = random.Random(SEED)
+    print("seed", SEED)
+    for _ in range(40):
+        holder, o = Setting(), wf.ones(3)
+        holder.w, items = wf.zeros(3), {"w": wf.zeros(3)}
+
+        @wf.jit
+        def f(x, items=items, holder=holder):
+            if kind == "attribute":
+                holder.w = holder.w + x
+                return holder.w
+            items["w"] = items["w"] + x
+            return items["w"]
+
+        for _ in range(0 if kind == "trace" else 5):
+            f(o)
+        left = r.randrange(400 if kind == "trace" else 40)
+
+        def interrupt(frame, event, _):
+            nonlocal left
+            if event == "call" and "weft" in frame.f_code.co_filename and frame.f_code.co_name not in ("__del__", "interrupt"):
+                left -= 1
+                if left == 0:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+
+        sys.settrace(interrupt)
+        try:
+            f(o)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        now = (holder.w if kind == "attribute" else items["w"]).numpy().copy()
+        for k in range(1, 4):
+            np.testing.assert_array_equal(f(o).numpy(), now + k)
+            np.testing.assert_array_equal((holder.w if kind == "attribute" else items["w"]).numpy(), now + k)

@@ -66,26 +66,45 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function. ``install`` puts a native method here, which calls this one if its table does not fit."""
-        if not CONTEXT.transform_depth:
-            count, recent = Structure.count, self._recent
-            if recent and recent[0].writes_arrays:
-                self._warm = None  # it refers to nodes whose references are counted
-            for entry in recent:
-                if entry.place == CONTEXT.placement and entry.holds(count):
-                    if entry.tree is None:
-                        out = MISS if kwargs else entry.fast(args)
+        if CONTEXT.transform_depth:
+            return call_atomically(self.f, args, kwargs)
+        try:
+            return self._call(args, kwargs)
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C may have come between changes that belong together
+            self._forget()
+            raise
+
+    def _forget(self) -> None:
+        """Leave all traces, and drop everything that is known of earlier calls."""
+        CONTEXT.trace, CONTEXT.variables = None, frozenset()
+        CONTEXT.transform_depth = CONTEXT.retain_graph = CONTEXT.custom_rules = 0
+        self._recent, self._reached, self._warm, self.objects = (), None, None, None
+        self._entries, self._alike = BoundedCache(KINDS), BoundedCache(KINDS)
+
+    def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Call the function outside of traces: by one of the last two entries, or by the key of the call."""
+        count, recent = Structure.count, self._recent
+        if recent and recent[0].writes_arrays:
+            self._warm = None  # it refers to nodes whose references are counted
+        for entry in recent:
+            if entry.place == CONTEXT.placement and entry.holds(count):
+                if entry.tree is None:
+                    out = MISS if kwargs else entry.fast(args)
+                else:
+                    leaves, structure = flatten((args, kwargs), modules=False, ordered=True)
+                    out = entry.fast(leaves) if structure == entry.tree else MISS
+                if out is not MISS:
+                    if entry is not recent[0]:
+                        self._recent = recent[::-1]
+                    elif entry.is_plain:
+                        named = (*args, *kwargs.values()) if kwargs else args
+                        self._warm = entry.warm(count, named, tuple(kwargs) if kwargs else None)
                     else:
-                        leaves, structure = flatten((args, kwargs), modules=False, ordered=True)
-                        out = entry.fast(leaves) if structure == entry.tree else MISS
-                    if out is not MISS:
-                        if entry is recent[0]:
-                            if entry.is_plain:
-                                named = (*args, *kwargs.values()) if kwargs else args
-                                self._warm = entry.warm(count, named, tuple(kwargs) if kwargs else None)
-                        else:
-                            self._recent = recent[::-1]
-                        return out
-        return self._call(args, kwargs)
+                        self._warm = None
+                    return out
+        return self._call_by_key(args, kwargs)
 
     def _remember(self, entry: CompiledCall) -> None:
         """Try ``entry`` first at the next call, and the entry that was first until now second."""
@@ -98,9 +117,7 @@ class Jitted:
             return self
         return functools.partial(self, instance)
 
-    def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if CONTEXT.transform_depth:
-            return call_atomically(self.f, args, kwargs)
+    def _call_by_key(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         if CONTEXT.profiler is not None:
             self = CONTEXT.profiler.twin(self)
         call = Call(self, args, kwargs)
