@@ -1,6 +1,7 @@
 """A neural differential equation in weft, and in diffrax where it is installed; Lorenz's equations in weft, diffrax and SciPy.
 
     python benchmarks/neural_ode.py [--python PATH] [--json FILE]
+    python benchmarks/neural_ode.py --sizes DEVICE
 
 ``--python`` names the interpreter of an environment with jax, diffrax, optax and equinox; the libraries run one after another, in
 processes of their own, with the same first weights and tolerances. A call of the first program is one iteration: 101 points of
@@ -8,7 +9,8 @@ Lorenz's equations from the state (1, 1, 1), Tsit5 with rtol 1e-3 and atol 1e-6,
 its gradient and a step of Adam(0.01). Both programs return the loss, which the caller reads. The second program solves Lorenz's
 equations to t = 20 with 2001 returned states in float64, rtol 1e-6 and atol 1e-9; SciPy's solver is RK45.
 "start to first result" is the time from the start of a process to its first loss, with an empty cache and with the cached code of
-an earlier process.
+an earlier process. ``--sizes`` prints a table of another step, on one device: ten steps of RK4 through nets of four widths, for
+one to 1,000 trajectories at once.
 """
 
 from __future__ import annotations
@@ -213,13 +215,49 @@ def measure_start(name: str, python: str, rounds: int = 3) -> dict[str, float]:
     return {f"{kind}_s": seconds for kind, seconds in least.items()}
 
 
+def print_sizes(device: str) -> None:
+    """Print the time of a training step by the width of the net and the number of trajectories: ten steps of RK4 and Adam."""
+    import weft as wf
+
+    wf.set_device(device)
+    ts, batches = np.linspace(0, 1, 11).astype(np.float32), (1, 10, 100, 1000)
+    print("| width | " + " | ".join(f"batch {b}" for b in batches) + " |\n|" + " --- |" * (len(batches) + 1))
+
+    def step_of(width: int, batch: int) -> Callable[[], object]:
+        rng = np.random.default_rng(0)
+        shapes = {"w1": (3, width), "b1": (width,), "w2": (width, 3), "b2": (3,)}
+        p = {k: wf.array((rng.normal(size=s) / np.sqrt(s[0])).astype(np.float32)) for k, s in shapes.items()}
+        y, target = wf.array(rng.normal(size=(batch, 3)).astype(np.float32)), wf.zeros((11, batch, 3))
+        optimizer = wf.optim.Adam(0.001).init(p)
+
+        def loss(p: dict) -> object:
+            net = lambda t, y, p: wf.tanh(y @ p["w1"] + p["b1"]) @ p["w2"] + p["b2"]  # noqa: E731
+            return ((wf.ode.solve(net, y, ts, args=p, solver=wf.ode.RK4()).ys - target) ** 2).mean()
+
+        @wf.jit
+        def step(p: dict) -> object:
+            value, slope = wf.value_and_grad(loss)(p)
+            optimizer.update(p, slope)
+            return value
+
+        return lambda: float(step(p))
+
+    for width in (10, 100, 1000, 4000):
+        times = [measure(step_of(width, b), 20)["least_us"] for b in batches]
+        print(f"| {width} | " + " | ".join(f"{t:.3g} us" if t < 1e4 else f"{t / 1e3:.3g} ms" for t in times) + " |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--python", default=sys.executable, help="interpreter of an environment with diffrax")
     parser.add_argument("--only", choices=RUNS, help="run one library in this process and print its figures as JSON")
     parser.add_argument("--start", metavar="FOLDER", type=Path, help="with --only: print the time of the first result")
     parser.add_argument("--json", metavar="FILE", help="where the figures are written")
+    parser.add_argument("--sizes", metavar="DEVICE", help="print the time of a training step by net size and batch on a device")
     arguments = parser.parse_args()
+    if arguments.sizes:
+        print_sizes(arguments.sizes)
+        return
     if arguments.start:
         start_once(arguments.only, arguments.start)
         return
