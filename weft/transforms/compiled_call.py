@@ -16,7 +16,7 @@ import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from sys import getrefcount
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import getweakrefcount
 
 import numpy as np
@@ -38,6 +38,7 @@ from weft.transforms.object_state import Content, ObjectState
 from weft.transforms.records import Record, read_argument
 from weft.transforms.traced import TracedCall, is_static, make_view, materialise_argument, needs_numbers, result_row
 from weft.transforms.tree import Structure, dataclasses_in, structure_changed, unflatten
+from weft.transforms.warm_rows import argument_rows, result_rows
 
 MISS = object()
 _NUMBER, _SAME = "number", "same"  # kinds of arguments that are not Arrays
@@ -159,7 +160,10 @@ class CompiledCall:
     def _overwrites_all(self, outputs: int) -> bool:
         """Return whether each output of the Program is one new array of the result or takes the memory of one written input."""
         made = [row[1] for row in self._result_rows if row[0] == "out" and row[-1] in (own, wrap)]
-        others = [kind for kind, k, *_ in self._result_rows if kind == "leaf" or (kind == "static" and type(k) in _CONSTANTS)]
+        others = [
+            kind for kind, k, *_ in self._result_rows
+            if (kind == "leaf" and k < len(self._specs)) or (kind == "static" and type(k) in _CONSTANTS)
+        ]
         written = [k for target, kind, k, _, _, i in self._writes if kind == "out" and (i >= 0 or isinstance(target, int))]
         complete = len(made) + len(others) == len(self._result_rows) and len(written) == len(self._writes)
         return complete and sorted([*made, *written]) == list(range(outputs))
@@ -281,11 +285,13 @@ class CompiledCall:
         device = execute.device()
         if not isinstance(device, WarmCalls) or any([node.op is CONSTANT for node in self._state_nodes]):
             return None
-        places, leaves = _places(args, self._specs, self.tree is not None)
-        result = None if places is None else self._result_places(leaves)
-        if places is None or result is None:
+        places, leaves = argument_rows(args, [_leaf_row(spec) for spec in self._specs], self.tree is not None)
+        numbers = self._all_numbers([None] * len(leaves))
+        if places is None or numbers is None:
             return None
-        numbers = self._all_numbers([None] * len(leaves)) or []
+        result = result_rows(self._structure, [_result_row(row, leaves) for row in self._result_rows])
+        if result is None:
+            return None
         inputs = [
             *[("array", leaves[k], None) for k in self._arrays],
             *[("number", leaves[k], None) if k < len(leaves) else ("fixed", numbers[k], None) for k in self._scalars],
@@ -297,24 +303,6 @@ class CompiledCall:
             for target, _, k, _, _, i in self._writes
         ]
         return device.warm_table(WarmCall(run, structures, self._uses, len(args), names, places, watch, inputs, written, result))
-
-    def _result_places(self, leaves: Sequence[int]) -> Sequence[Place] | None:
-        """Return the rows of ``WarmCall.result``, None if the result contains other objects than lists, tuples and dicts.
-
-        leaves : the places of the leaves of the arguments
-        """
-        parts: list[Any] = []
-        for kind, k, shape, dtype, make in self._result_rows:
-            if kind == "out":
-                parts.append(_Part(("output", Scalar if make is wrap else ndarray, (shape, dtype), k, 0)))
-            elif kind == "static":
-                parts.append(_Part(("same", k, None, 0, 0)))
-            elif k < len(leaves):
-                parts.append(_Part(("given", None, None, leaves[k], 0)))
-            else:
-                return None
-        rows: list[Any] = []
-        return rows if _lay_out(rows, [unflatten(self._structure, parts)], _part_row) else None
 
     def fast(self, args: Sequence[Any]) -> Any:
         """Run with these Arrays and numbers, or return MISS if anything differs from the compiled call."""
@@ -535,61 +523,21 @@ class CompiledCall:
         return whole[0] if not self._argument_sets else (whole[0], *whole[1 + len(self._sets) :])
 
 
-class _Part(NamedTuple):
-    """A result in the place that it has in the structure of all results."""
-
-    row: Place
-
-
-def _part_row(_: int, part: Any) -> Place | None:
-    return ("same", None, None, 0, 0) if part is None else part.row if type(part) is _Part else None
-
-
-def _places(args: Sequence[Any], specs: Sequence[Any], trees: bool) -> tuple[Sequence[Place] | None, list[int]]:
-    """Return the rows of ``WarmCall.places``, and the places of the leaves. None: an argument contains other containers.
-
-    trees : whether containers are trees, so that None is no leaf
-    """
-    rows: list[Any] = []
-    found: list[int] = []
-
-    def leaf_row(place: int, x: Any) -> Place | None:
-        if x is None and trees:
-            return "same", None, None, 0, 0
-        if len(found) == len(specs):
-            return None
-        a, b, kind = specs[len(found)]
-        row: Place = ("float", None, None, 0, 0)
-        if a is _SAME:
-            row = "same", b, None, 0, 0
-        elif a is not _NUMBER:
-            row = "array" if kind is ndarray else "value", a, b, 0, 0
-        found.append(place)
-        return row
-
-    complete = _lay_out(rows, args, leaf_row) and len(found) == len(specs)
-    return (rows if complete else None), found
+def _leaf_row(spec: Any) -> Place:
+    """Return the row of an argument for a warm call. spec : an item of ``CompiledCall._specs``"""
+    if spec[0] is _NUMBER:
+        return "float", None, None, 0, 0
+    if spec[0] is _SAME:
+        return "same", spec[1], None, 0, 0
+    return "array" if spec[2] is ndarray else "value", *spec[:2], 0, 0
 
 
-def _lay_out(rows: list[Any], items: Sequence[Any], row_of: Callable[[int, Any], Place | None]) -> bool:
-    """Append the rows of items, then those of the items in lists, tuples and dicts. Leaves are visited in the order of a tree.
-
-    row_of : returns the row of a leaf at a place, or None if there is none, which makes the result False
-    """
-    first = len(rows)
-    rows += [None] * len(items)
-    for k, x in enumerate(items, first):
-        kind = type(x)
-        if kind in (list, tuple, dict):
-            inside = list(x.values()) if kind is dict else x
-            rows[k] = kind, tuple(x) if kind is dict else None, None, len(rows), len(inside)
-            if not _lay_out(rows, inside, row_of):
-                return False
-        else:
-            rows[k] = row_of(k, x)
-            if rows[k] is None:
-                return False
-    return True
+def _result_row(row: Sequence[Any], leaves: Sequence[int]) -> Place:
+    """Return the row of a result for a warm call. row : an item of ``CompiledCall._result_rows``; leaves : places of arguments"""
+    kind, k, shape, dtype, make = row
+    if kind == "out":
+        return "output", Scalar if make is wrap else ndarray, (shape, dtype), k, 0
+    return ("given", None, None, leaves[k], 0) if kind == "leaf" else ("same", k, None, 0, 0)
 
 
 def _cell_of(x: Any) -> Any:

@@ -315,11 +315,11 @@ def jit(
     if not all([type(n) is not bool and hasattr(type(n), "__index__") for n in numbers]):
         raise TypeError(f"jit: static_argnums must be an int or a sequence of ints, not {short(static_argnums)}")
     if f is None:
-        return lambda g: _jitted(g, numbers, names)
-    return _jitted(f, numbers, names)
+        return lambda g: _make_jitted(g, numbers, names)
+    return _make_jitted(f, numbers, names)
 
 
-def _jitted(f: Callable, numbers: Sequence[int], names: Sequence[str]) -> Jitted:
+def _make_jitted(f: Callable, numbers: Sequence[int], names: Sequence[str]) -> Jitted:
     if not callable(f):
         raise TypeError(f"jit: {f!r} is not a function")
     if numbers or names:

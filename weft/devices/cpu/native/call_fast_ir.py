@@ -74,7 +74,7 @@ def warm(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
     writes = rows.part(inputs * len(layouts.WARM_INPUT))
     with f.each(written) as k:
         row = writes.at(k * len(layouts.WARM_WRITTEN))
-        with f.unless(f.call(unshared, program.pointer, row, rows.pointer, given.pointer, objects.pointer)):
+        with f.unless(f.call(is_unshared, program.pointer, row, rows.pointer, given.pointer, objects.pointer)):
             f.call(drop, objects.pointer, inputs)
             f.ret(f.call(slow, self, args, nargs, names))
     f.call("Py_IncRef", holder)
@@ -115,7 +115,7 @@ def attribute_is(f: Body, object_: Value, name: Value, wanted: Value) -> None:
 
 @routine("i1 weft_agrees(ptr given, i64 k, ptr row)")
 def agrees(f: Body, given_: Value, k: Value, row_: Value) -> None:
-    """Return whether the object at place ``k`` of the arguments matches its row, and put the items of a container behind it."""
+    """Return whether the argument or item number ``k`` matches its row. The items of a container are written to ``given``."""
     row, given = f.record(row_, layouts.WARM_ROW), f.array(given_, "ptr")
     kind, argument, children = row["kind"], given[k], row["children"]
     with f.when((kind == layouts.ARRAY) | (kind == layouts.VALUE)):
@@ -128,18 +128,13 @@ def agrees(f: Body, given_: Value, k: Value, row_: Value) -> None:
     with f.when(kind == layouts.SAME):
         f.ret(argument == row["first"])
     items = given.part(row["child"])
-    with f.when(kind == layouts.LIST):
-        f.ret_unless(type_ == f.symbol("PyList_Type"), False)
-        f.ret_unless(f.call("PyList_Size", argument) == children, False)
-        with f.each(children) as j:
-            items[j] = f.call("PyList_GetItem", argument, j)
-        f.ret(True)
-    with f.when(kind == layouts.TUPLE):
-        f.ret_unless(type_ == f.symbol("PyTuple_Type"), False)
-        f.ret_unless(f.call("PyTuple_Size", argument) == children, False)
-        with f.each(children) as j:
-            items[j] = f.call("PyTuple_GetItem", argument, j)
-        f.ret(True)
+    for container, name in ((layouts.LIST, "PyList"), (layouts.TUPLE, "PyTuple")):
+        with f.when(kind == container):
+            f.ret_unless(type_ == f.symbol(f"{name}_Type"), False)
+            f.ret_unless(f.call(f"{name}_Size", argument) == children, False)
+            with f.each(children) as j:
+                items[j] = f.call(f"{name}_GetItem", argument, j)
+            f.ret(True)
     f.ret_unless(type_ == f.symbol("PyDict_Type"), False)
     f.ret_unless(f.call("PyDict_Size", argument) == children, False)
     place, key, value = f.fixed_room("i64"), f.fixed_room("ptr"), f.fixed_room("ptr")
@@ -219,9 +214,9 @@ def find_input(f: Body, given: Value, row_: Value) -> None:
     f.ret(object_)
 
 
-@routine("i1 weft_unshared(ptr program, ptr row, ptr rows, ptr given, ptr objects)")
-def unshared(f: Body, program_: Value, row_: Value, rows: Value, given: Value, objects: Value) -> None:
-    """Return whether a written array is the only one that refers to its node and its buffer, so the Program may overwrite it."""
+@routine("i1 weft_is_unshared(ptr program, ptr row, ptr rows, ptr given, ptr objects)")
+def is_unshared(f: Body, program_: Value, row_: Value, rows: Value, given: Value, objects: Value) -> None:
+    """Return whether only the written array refers to its node, and only the node to its buffer, so it may be overwritten."""
     row, program = f.record(row_, layouts.WARM_WRITTEN), f.record(program_, layouts.CALL)
     place = row["input"]
     input_ = f.record(f.array(rows).at(place * len(layouts.WARM_INPUT)), layouts.WARM_INPUT)
@@ -320,20 +315,14 @@ def part(f: Body, program_: Value, row_: Value, slots: Value, built: Value, give
             object_.now = f.array(given, "ptr")[row["child"]]
         f.call("Py_IncRef", object_.now)
         f.ret(object_.now)
-    with f.when(kind == layouts.LIST):
-        list_ = f.call("PyList_New", count)
-        f.ret_if(list_.null, None)
-        with f.each(count) as k:
-            f.call("PyList_SetItem", list_, k, items[k])
-            items[k] = None
-        f.ret(list_)
-    with f.when(kind == layouts.TUPLE):
-        tuple_ = f.call("PyTuple_New", count)
-        f.ret_if(tuple_.null, None)
-        with f.each(count) as k:
-            f.call("PyTuple_SetItem", tuple_, k, items[k])
-            items[k] = None
-        f.ret(tuple_)
+    for container, name in ((layouts.LIST, "PyList"), (layouts.TUPLE, "PyTuple")):
+        with f.when(kind == container):
+            new = f.call(f"{name}_New", count)
+            f.ret_if(new.null, None)
+            with f.each(count) as k:
+                f.call(f"{name}_SetItem", new, k, items[k])
+                items[k] = None
+            f.ret(new)
     dict_ = f.call("PyDict_New")
     f.ret_if(dict_.null, None)
     with f.each(count) as k:
@@ -364,5 +353,5 @@ def drop(f: Body, objects: Value, count: Value) -> None:
 
 
 ROUTINES = (
-    warm, slow, attribute_is, agrees, unchanged, watched, fits, find_input, unshared, run_program, build, part, filled, drop,
+    warm, slow, attribute_is, agrees, unchanged, watched, fits, find_input, is_unshared, run_program, build, part, filled, drop,
 )
