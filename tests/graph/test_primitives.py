@@ -189,21 +189,22 @@ def varied(op: Primitive, array: np.ndarray, count: int) -> list[np.ndarray]:
 
 
 def check_batching(
-    op: Primitive, arrays: tuple[np.ndarray, ...], params: dict[str, Any], dims: list[int | None], behind: bool, count: int = 3,
+    op: Primitive, arrays: tuple[np.ndarray, ...], params: dict[str, Any], dims: list[int | None], batch_last: bool,
+    count: int = 3,
 ) -> None:
     examples = [varied(op, a, count) if d is not None else [a] * count for a, d in zip(arrays, dims, strict=True)]
     expected = [oracle.apply(op, Sample(tuple(e[i] for e in examples), params)) for i in range(count)]
     stacked = [np.stack(e, axis=d) if d is not None else e[0] for e, d in zip(examples, dims, strict=True)]
     nodes, leaves = oracle.leaves(arrays), oracle.leaves(stacked)
     out = bind(op, *nodes, **params)
-    ((result, dim),) = batch([out], {n: (x, d) for n, x, d in zip(nodes, leaves, dims, strict=True)}, behind)
+    ((result, dim),) = batch([out], {n: (x, d) for n, x, d in zip(nodes, leaves, dims, strict=True)}, batch_last)
     assert dim is not None
     assert result.dtype == out.dtype
     (got,) = interpret(Graph(leaves, [result]), stacked)
     terms = 1 if op.exact else max(a.size for a in arrays)
     largest = max(float(np.max(np.abs(a[np.isfinite(a)]), initial=0)) for a in map(oracle.widened, stacked))
     scale = None if op.kind == "elementwise" else terms * largest**2
-    message = f"{op.name} {params} {[a.shape for a in arrays]} dims {dims} behind {behind}"
+    message = f"{op.name} {params} {[a.shape for a in arrays]} dims {dims} batch_last {batch_last}"
     oracle.assert_close(np.moveaxis(got, dim, 0), np.stack(expected), out.dtype, terms=terms, scale=scale, message=message)
 
 
@@ -219,8 +220,8 @@ def test_batching_against_a_loop(op: Primitive) -> None:
         # all operands in front, then each alone at the end, then a mixture
         alone = [c for c in combinations if sum(d is not None for d in c) == 1]
         for dims in {tuple(0 for _ in range(n)), *alone, *combinations[-1:]} if n else ():
-            for behind in (False, True):
-                check_batching(op, sample.arrays, sample.params, list(dims), behind)
+            for batch_last in (False, True):
+                check_batching(op, sample.arrays, sample.params, list(dims), batch_last)
 
 
 def test_keepdims_is_proposed() -> None:

@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from weft.graph.node import Node, topological_order
 from weft.graph.primitives import bind
-from weft.graph.primitives.batch_behind import batch_behind
+from weft.graph.primitives.batch_last import apply_batch_last
 from weft.graph.source_lines import ORIGIN
 
 Batched = tuple[Node, int | None]
 
 
-def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched], behind: bool = False) -> list[Batched]:
+def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched], batch_last: bool = False) -> list[Batched]:
     """Return the outputs after some nodes were replaced by batched ones.
 
     Parameters
     ----------
     outputs : nodes
     mapping : for nodes of the graph, the replacement and its batch dimension (None: not batched)
-    behind : whether batch dimensions are moved behind all others where that costs nothing
+    batch_last : whether batch dimensions are moved behind all others where that costs nothing
 
     Returns
     -------
@@ -39,20 +39,20 @@ def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched], behind: bool
         for node in topological_order(outputs, stop=frozenset(mapping)):
             if node not in done:
                 ORIGIN.where = node.where or before
-                done[node] = _batch_node(node, done, behind)
+                done[node] = _batch_node(node, done, batch_last)
     finally:
         ORIGIN.where = before
     return [done[o] for o in outputs]
 
 
-def _batch_node(node: Node, done: Mapping[Node, Batched], behind: bool) -> Batched:
+def _batch_node(node: Node, done: Mapping[Node, Batched], batch_last: bool) -> Batched:
     """Return a node on batched operands, or the node itself if no operand changed."""
     parts = [done[i] for i in node.inputs] if node.value is None else []
     if any(dim is not None for _, dim in parts):
         if node.op.batch is None:
             raise TypeError(f"vmap: {node.op.name} has no batching rule.")
-        if behind:
-            return batch_behind(node.op, [x for x, _ in parts], [dim for _, dim in parts], node.params)
+        if batch_last:
+            return apply_batch_last(node.op, [x for x, _ in parts], [dim for _, dim in parts], node.params)
         return node.op.batch([x for x, _ in parts], [dim for _, dim in parts], **node.params)
     if all(x is i for (x, _), i in zip(parts, node.inputs, strict=False)):
         return node, None

@@ -30,7 +30,7 @@ from weft.graph.forward import forward
 from weft.graph.gradient import Cotangents, backward, dependents
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Shape, rebuild, topological_order
-from weft.graph.primitives.batch_behind import SHORT_ROW, spread_behind
+from weft.graph.primitives.batch_last import SHORT_ROW, spread_batch_last
 from weft.graph.primitives.call import call, full, permute
 from weft.graph.primitives.common import front, spread
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
@@ -335,21 +335,21 @@ def _batch(
     size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     many = {k for k, d in enumerate(dims[: len(graph.inputs)]) if d is not None}
     ends_differ = counted and dims[-1] is not None
-    behind = _has_short_rows(graph, carries + xs, size)
-    place = spread_behind if behind else spread
+    batch_last = _has_short_rows(graph, carries + xs, size)
+    place = spread_batch_last if batch_last else spread
 
     def position(n: Node) -> int:
         """Return where the batch dimension of a carry, slice or result of the body is put."""
-        return len(n.shape) if behind else 0
+        return len(n.shape) if batch_last else 0
 
     def leaf(n: Node) -> Node:
-        return input_leaf((*n.shape, size) if behind else (size, *n.shape), n.dtype)
+        return input_leaf((*n.shape, size) if batch_last else (size, *n.shape), n.dtype)
 
     while True:  # a carry that starts equal for all examples may differ between them after a step
         ends_differ = ends_differ or (until and 0 in many)
         many |= set(range(carries)) if ends_differ else set()
         inputs = [leaf(n) if k in many else n for k, n in enumerate(graph.inputs)]
-        done = batch(graph.outputs, {graph.inputs[k]: (inputs[k], position(graph.inputs[k])) for k in sorted(many)}, behind)
+        done = batch(graph.outputs, {graph.inputs[k]: (inputs[k], position(graph.inputs[k])) for k in sorted(many)}, batch_last)
         more = {k for k in range(carries) if done[k][1] is not None} - many
         if not more:
             break
@@ -365,7 +365,7 @@ def _batch(
         elif carries <= k < carries + xs:  # the loop's own axis stays first
             assert d is not None
             own, *rest = [axis for axis in range(len(x.shape)) if axis != d]
-            batched.append(permute(x, (own, *rest, d) if behind else (own, d, *rest)))
+            batched.append(permute(x, (own, *rest, d) if batch_last else (own, d, *rest)))
         else:
             batched.append(place(x, d, size))
     split = carries, carries + xs
@@ -380,7 +380,7 @@ def _batch(
         kept = zip(outputs, [*inputs[:carries], *zeros], strict=True)
         outputs = list(ends.outputs)
         for n, old in kept:
-            outputs.append(call.where(ends.going if behind else front(ends.going, 0, len(n.shape) - 1), n, old))
+            outputs.append(call.where(ends.going if batch_last else front(ends.going, 0, len(n.shape) - 1), n, old))
         added = len(ends.starts)
         starts, inputs = [*ends.starts, *starts], [*ends.inputs, *inputs, *ends.constants]
         constants, count = [*constants, *ends.values], ends.length

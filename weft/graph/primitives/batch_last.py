@@ -23,31 +23,31 @@ _LIFTED: dict[str, Callable[[Any, int], Any]] = {
 }
 
 
-def behind(x: Node, dim: int | None) -> Node:
+def move_batch_last(x: Node, dim: int | None) -> Node:
     """Move the batch dimension behind all others. Without one, append a dimension of 1 unless x is a number."""
     if dim is None:
         return reshape(x, (*x.shape, 1)) if x.shape else x
     return permute(x, (*(d for d in range(len(x.shape)) if d != dim), dim))
 
 
-def spread_behind(x: Node, dim: int | None, count: int) -> Node:
+def spread_batch_last(x: Node, dim: int | None, count: int) -> Node:
     """Return x with a batch dimension of ``count`` behind all others, repeating x if it is not batched."""
-    return behind(x, dim) if dim is not None else broadcast_to(behind(x, None), (*x.shape, count))
+    return move_batch_last(x, dim) if dim is not None else broadcast_to(move_batch_last(x, None), (*x.shape, count))
 
 
-def batch_behind(op: Primitive, inputs: Sequence[Node], dims: Sequence[int | None], params: Mapping[str, Any]) -> Batched:
+def apply_batch_last(op: Primitive, inputs: Sequence[Node], dims: Sequence[int | None], params: Mapping[str, Any]) -> Batched:
     """Return a primitive on batched operands.
 
     The batch is the last dimension of element-wise primitives, moves and small products. Others follow their own rule.
     """
     if op.kind == "elementwise" and not _has_long_rows(inputs, dims):
-        out = bind(op, *map(behind, inputs, dims), **params)
+        out = bind(op, *map(move_batch_last, inputs, dims), **params)
     elif op.name in _MOVES:
         n = extent(inputs, dims)
         lifted = {key: _LIFTED[key](value, n) if key in _LIFTED else value for key, value in params.items()}
-        out = bind(op, *[spread_behind(x, d, n) for x, d in zip(inputs, dims, strict=True)], **lifted)
+        out = bind(op, *[spread_batch_last(x, d, n) for x, d in zip(inputs, dims, strict=True)], **lifted)
     elif op.name == "dot_general" and _is_small(inputs[0], dims[0], params["contract"]):
-        out = _small_product([*map(behind, inputs, dims)], params["contract"], params["batch"])
+        out = _small_product([*map(move_batch_last, inputs, dims)], params["contract"], params["batch"])
     else:
         assert op.batch is not None
         return op.batch(inputs, dims, **params)
