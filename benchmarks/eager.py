@@ -179,20 +179,14 @@ def disagreement(folder: str, name: str, libraries: list[str]) -> dict[str, floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--libraries", nargs="+", default=list(eager_libraries.ALL))
-    parser.add_argument("--only", nargs="*", default=[], help="cases whose names hold one of these words")
+    parser = turns.parser(__doc__, eager_libraries.ALL, None)
     parser.add_argument("--limit", type=float, default=60.0, help="CPU seconds of a process")
     parser.add_argument("--shapes", type=int, default=2000, help="how many shapes the memory is measured over")
-    parser.add_argument("--json", default=None)
-    parser.add_argument("--worker", default=None, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         worker(options.worker, options.folder)
         return
-    names = [n for n in cases(options.shapes) if not options.only or any(word in n for word in options.only)]
+    names = turns.chosen(cases(options.shapes), options.only)
     record: dict = {**turns.about(), "limit": options.limit, "shapes": options.shapes, "rounds": [], "disagreement": {}}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(options.rounds):

@@ -10,7 +10,6 @@ the start: the first round's first calls compile, later ones load.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import statistics
@@ -23,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import problems
 from measure import seconds_per_call
-from turns import about, calibrate, disagreement, one_round, settling
+from turns import about, calibrate, chosen, disagreement, one_round, parser, settling
 
 HERE = Path(__file__).parent
 LIBRARIES = ("weft", "torch", "jax")
@@ -62,20 +61,12 @@ def import_seconds(library: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES))
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--json", default=None)
-    parser.add_argument("--worker", default=None, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", default=None, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parser(__doc__, LIBRARIES, [1, 2]).parse_args()
     if arguments.worker:
         worker(arguments.worker, arguments.folder)
         return
     record: dict = {**about(), "rounds": [], "import": {}}
-    names = [n for n in cases() if not arguments.only or any(word in n for word in arguments.only)]
+    names = chosen(cases(), arguments.only)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
         for number in range(arguments.rounds):
             for threads in arguments.threads:

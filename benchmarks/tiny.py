@@ -11,12 +11,10 @@ equal tolerances, and their errors against DOP853 at 1e-12 are in the JSON file.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -254,32 +252,12 @@ def worker(library: str, folder: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES))
-    parser.add_argument("--only", nargs="*", default=[], help="cases whose names hold one of these words")
-    parser.add_argument("--json", default=None)
-    parser.add_argument("--worker", default=None, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", default=None, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = turns.parser(__doc__, LIBRARIES).parse_args()
     if arguments.worker:
         worker(arguments.worker, arguments.folder)
         return
-    names = [n for n in CASES if not arguments.only or any(word in n for word in arguments.only)]
-    record: dict = {**turns.about(), "threads": arguments.threads, "rounds": []}
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
-        for number in range(arguments.rounds):
-            before = turns.calibrate()
-            measured = turns.one_round(arguments.libraries, arguments.threads, names, folder, cache, __file__)
-            record["rounds"].append({"calibration": before, "measured": measured})
-            print(f"round {number} done", file=sys.stderr, flush=True)
-        record["disagreement"] = {
-            f"{library}, {name}": turns.disagreement(folder, "weft", library, name) for name in names
-            for library in arguments.libraries if library != "weft" and has(library, CASES[name].problem)
-        }
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(record, indent=1) + "\n")
+    names = turns.chosen(CASES, arguments.only)
+    record = turns.measure_rounds(arguments, names, __file__, lambda library, name: has(library, CASES[name].problem))
     table(record, arguments.libraries, names)
 
 
@@ -296,7 +274,7 @@ def table(record: dict, libraries: list[str], names: list[str]) -> None:
         peers = [lib for lib in medians[0] if lib.split(".")[0] == case.peer]
         if peers and "weft" in medians[0]:
             ratio = statistics.median(min(t[lib] for lib in peers) / t["weft"] for t in medians)
-            differ = max(v for key, v in record["disagreement"].items() if key.endswith(f", {name}"))
+            differ = max(v for key, v in record["disagreement"].items() if key.endswith(f" {name}"))
             line += f"{ratio:8.2f}{f'{case.required:g} x {case.peer}':>15}{differ:10.1e}"
         print(line)
 

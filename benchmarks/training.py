@@ -8,12 +8,10 @@ compared in the same run, from equal weights. A ratio is the median over rounds 
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import statistics
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,32 +60,12 @@ def worker(library: str, folder: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--libraries", nargs="+", default=list(ALL))
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--json", default=None)
-    parser.add_argument("--worker", default=None, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", default=None, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = turns.parser(__doc__, ALL).parse_args()
     if arguments.worker:
         worker(arguments.worker, arguments.folder)
         return
-    names = [n for n in CASES if not arguments.only or any(word in n for word in arguments.only)]
-    record: dict = {**turns.about(), "threads": arguments.threads, "rounds": []}
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
-        for number in range(arguments.rounds):
-            before = turns.calibrate()
-            measured = turns.one_round(arguments.libraries, arguments.threads, names, folder, cache, __file__)
-            record["rounds"].append({"calibration": before, "measured": measured})
-            print(f"round {number} done", file=sys.stderr, flush=True)
-        record["disagreement"] = {
-            f"{library} {name}": turns.disagreement(folder, "weft", library, name)
-            for name in names for library in arguments.libraries if library != "weft" and library in CASES[name].libraries
-        }
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(record, indent=1))
+    names = turns.chosen(CASES, arguments.only)
+    record = turns.measure_rounds(arguments, names, __file__, lambda library, name: library in CASES[name].libraries)
     _table(record, arguments.libraries, names)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import compileall
 import importlib
 import json
@@ -10,8 +11,10 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from measure import seconds_per_call
@@ -82,6 +85,48 @@ def answer(what: str, process: subprocess.Popen[str]) -> object:
     if not line:
         raise RuntimeError(f"{what}: the process ended with {process.wait()}")
     return json.loads(line)
+
+
+def parser(doc: str | None, libraries: Iterable[str], threads: Any = 2) -> argparse.ArgumentParser:
+    """Return the options that benchmarks with rounds of workers share. threads : default, or None for a benchmark on one"""
+    out = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    out.add_argument("--rounds", type=int, default=3)
+    if threads is not None:
+        out.add_argument("--threads", type=int, default=threads, nargs="+" if isinstance(threads, list) else None)
+    out.add_argument("--libraries", nargs="+", default=list(libraries))
+    out.add_argument("--only", nargs="*", default=[], help="cases whose names hold one of these words")
+    out.add_argument("--json", default=None)
+    out.add_argument("--worker", default=None, help=argparse.SUPPRESS)
+    out.add_argument("--folder", default=None, help=argparse.SUPPRESS)
+    return out
+
+
+def chosen(names: Iterable[str], only: Sequence[str]) -> list[str]:
+    """Return the names that hold one of the words, all of them without words."""
+    return [name for name in names if not only or any(word in name for word in only)]
+
+
+def measure_rounds(
+    arguments: argparse.Namespace, names: list[str], script: str, has: Callable[[str, str], bool],
+) -> dict[str, Any]:
+    """Run all rounds and compare the results with weft's. Return the record of the run, which is also written as JSON.
+
+    has : (library, case) -> whether the library has the case
+    """
+    record: dict[str, Any] = {**about(), "threads": arguments.threads, "rounds": []}
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
+        for number in range(arguments.rounds):
+            before = calibrate()
+            measured = one_round(arguments.libraries, arguments.threads, names, folder, cache, script)
+            record["rounds"].append({"calibration": before, "measured": measured})
+            print(f"round {number} done", file=sys.stderr, flush=True)
+        record["disagreement"] = {
+            f"{library} {name}": disagreement(folder, "weft", library, name)
+            for name in names for library in arguments.libraries if library != "weft" and has(library, name)
+        }
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(record, indent=1) + "\n")
+    return record
 
 
 def disagreement(folder: str, first: str, library: str, name: str) -> float:
