@@ -2,7 +2,7 @@
 
     python examples/ode/pendulum.py --plot pendulum.png  # the picture needs matplotlib
 
-The residuals of 200 angles are minimised by Levenberg-Marquardt through the solver.
+The residuals of 201 angles are minimised by Levenberg-Marquardt through the solver.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The programs of ``examples/ode``: each finds what it looks for, in fewer steps than by default."""
+"""The programs of ``examples/ode`` find their unknowns, with fewer steps than by default."""
 
 from __future__ import annotations
 

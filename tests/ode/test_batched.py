@@ -1,4 +1,4 @@
-"""Solutions under vmap: each example is what it is alone, whatever the steps, failures and events of the others."""
+"""Solutions under vmap equal those of each example alone, although steps, failures and events differ."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ def test_looks_inside_are_refused_at_the_users_line(look):
 
     with pytest.raises(TraceError, match=r"test_jit\.py:\d+: the value of this array is not known inside .* traced by wf.jit"):
         jit(f)(array([1.0, 2.0]))
-    for text in (repr, str, "{}".format, "%s".__mod__):  # print shows what is known during the trace
+    for text in (repr, str, "{}".format, "%s".__mod__):  # as print does, which shows a placeholder while tracing
         for x in (array([1.0]), array(1.0), array([1.0])[0]):
             expected = "float32(<not known while tracing>)"
             if isinstance(x, ndarray):

@@ -674,7 +674,7 @@ def _erfcx_formula(m: Any, x: Any) -> Any:
 
 
 def _erfcx_derivative(g: Node, out: Node, x: Node) -> tuple[Node]:
-    """The rule is ``2 x erfcx(x) - 2 / sqrt(pi)``; for large x, where that cancels, the asymptotic series' derivative."""
+    """Return ``2 x erfcx(x) - 2 / sqrt(pi)`` times g. For large x, where this cancels, use the asymptotic series."""
     c, wide = call_primitive, x.dtype.computed
     y, x = out if wide is x.dtype else c.erfcx(cast(x, wide)), cast(x, wide)
     start, terms = (10.0, 10) if wide is FLOAT64 else (6.0, 6)
