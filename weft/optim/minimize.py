@@ -186,7 +186,7 @@ def _drive(
     progress: bool,
 ) -> MinimizeResult:
     """Make the steps of a run, and return its result."""
-    message, chunk, shown = "", FIRST_STEPS, 0.0
+    message, interrupted, chunk, shown = "", False, FIRST_STEPS, 0.0
     with catch_interrupt() as interrupt:
         batch = batches.take()
         if batch is None:
@@ -207,16 +207,18 @@ def _drive(
             now = time.perf_counter()
             chunk = max(1, chunk // 2) if now - begin > CALL_S else chunk if now - begin > CALL_S / 2 else 2 * chunk
             is_last = status != RUNNING or done >= steps
-            if progress and (now - shown >= SHOW_S or is_last):
+            if progress and now - shown >= SHOW_S:
                 shown = now
-                _show(done, steps, float(state.loss), is_last)
+                _show(done, steps, float(state.loss), is_last=False)
             if callback is not None and (is_last or done % every == 0):
                 shown_params = tree_map(lambda x: x.copy() if isinstance(x, Array) else x, run.rebuild(state.x))
                 if callback(done, shown_params, float(state.loss)):  # what it writes does not change the run
                     message = f"the callback ended the run after {done} steps"
             if interrupt.to_stop and not message:
-                message = f"Ctrl-C ended the run after {done} steps"
+                interrupted, message = True, f"Ctrl-C ended the run after {done} steps"
     loss = float(state.loss)
+    if progress:
+        _show(done, steps, loss, is_last=True)
     slope = float(run.gradient_size(state))
     message = message or _message(status, done, loss, str(state.loss.dtype), steps, slope)
     if status == NOT_FINITE:
@@ -224,7 +226,7 @@ def _drive(
     params, last = run.rebuild(state.x), batch or ()
     return MinimizeResult(
         params, run.rebuild(state.best_x), loss, float(state.best_loss), done, int(state.evaluations),
-        status in (SMALL_GRADIENT, SMALL_CHANGE), message, slope, message.startswith("Ctrl-C"),
+        status in (SMALL_GRADIENT, SMALL_CHANGE), message, slope, interrupted,
         jit(main.both)(params, *last)[1] if main.has_aux else None,
     )
 
