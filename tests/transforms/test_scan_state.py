@@ -221,7 +221,7 @@ def test_places_that_exchange_arrays_stay_aliases(jitted: bool) -> None:
     sources = ["m.w", "o.h", "o.d['w']"]
     for _ in range(30):
         names = draw.sample(sources, draw.choice([1, 2, 3]))
-        values = [draw.choice(sources) + draw.choice(["", "", "", " + 1", "[::-1]"]) for _ in names]
+        values = [draw.choice(sources) + draw.choice(["", "", "", " + 1", "[::-1]", "[::-1]"]) for _ in names]
         lines = [f"{', '.join(names)} = {', '.join(values)}"]
         if draw.random() < 0.5:
             lines.insert(draw.choice([0, 1]), f"{draw.choice(sources)} = {draw.choice(sources)}")

@@ -8,6 +8,7 @@ each step before the loop runs.
 from __future__ import annotations
 
 import types
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import is_not
 from typing import Any, NoReturn
@@ -20,7 +21,7 @@ from weft.array.views import ViewPath
 from weft.dtypes.formats import Format
 from weft.errors import TraceError
 from weft.graph.node import Node
-from weft.graph.primitives.call import reshape
+from weft.graph.primitives.call import full, reshape
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.graph.source_lines import file_name, user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, asked, fits
@@ -284,11 +285,22 @@ class Rebinding:
                 views.append((key, (id(array.cell), step), path))
             else:
                 ends[key] = made.setdefault((id(array), step), own(node))
+        for cell, shown in Counter(cell for _, cell, _ in views).items():
+            if shown > 1 and cell not in made:
+                made[cell] = self._make_base(cell[0], {key: path for key, c, path in views if c == cell}, results)
         for key, cell, path in views:
             ends[key] = made[cell]._view(path) if cell in made else own(results[key])
         put_leaves(self._records, ends)
         if any(self._records[n].told for n, _, _ in ends):
             structure_changed()
+
+    def _make_base(self, cell: int, views: Mapping[Place, ViewPath], results: Mapping[Place, Node]) -> Array:
+        """Return an array that no place holds, but several views of it. It has the elements that they show, and zeros."""
+        content = next(x.cell.node for x in self.after.values() if isinstance(x, Array) and id(x.cell) == cell)
+        base = own(full(0, content.shape, content.dtype))
+        for key, path in views.items():
+            base._view(path)[...] = wrap(results[key])
+        return base
 
     def _find_origin(self, key: Place, length: int) -> tuple[Place, int, ViewPath]:
         """Return where the array that ``key`` holds after the loop comes from: the place and step that bound it, and a view path.
