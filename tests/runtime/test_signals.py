@@ -228,3 +228,18 @@ def test_what_comes_while_handlers_are_put_back_is_handled(monkeypatch: pytest.M
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         setting(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("wrap", ["", "wf.jit"])
+def test_a_loop_that_does_not_end_is_interrupted(wrap: str) -> None:
+    code = (
+        "import signal, weft as wf\n"
+        "signal.signal(signal.SIGALRM, signal.default_int_handler)\n"
+        f"f = {wrap}(lambda n, x: wf.while_loop(lambda n: n != 0, lambda n: n + x, n))\n"
+        "zero, one = wf.array(0), wf.array(1)\n"
+        "assert int(f(one, -one)) == 0\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.1)\n"
+        "try:\n    print('ended', int(f(one, zero)))\nexcept KeyboardInterrupt:\n    print('interrupted', int(f(one, -one)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.stdout.split() == ["interrupted", "0"], done.stderr

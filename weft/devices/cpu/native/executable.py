@@ -1,6 +1,6 @@
 """Executables of the CPU: a compiled Program with loaded kernels and numbered slots, run by one native call if possible.
 
-The interpreter lock is released if the estimated time exceeds 50 us; signals are handled every 20 ms.
+The interpreter lock is released if the estimated time exceeds 50 us, or a loop may not end; signals are handled every 20 ms.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class CPUExecutable:
         self._kernels = kernels
         self._flush = flush_denormals
         self._times = times(program, FLOPS_PER_US, BYTES_PER_US)
-        self._slow = sum(self._times) > RELEASE_ABOVE_US
+        may_not_end = any(isinstance(step, Loop) and step.until for step in program.steps)
+        self._slow = sum(self._times) > RELEASE_ABOVE_US or may_not_end
         kernel_sites = zip(kernels, accumulate((len(c.sites) for c in calls(program)), initial=max(inside, 0)), strict=False)
         self._own = [list(islice(kernel_sites, _count_kernels(step))) for step in program.steps]
         self._bodies: list[CPUExecutable] = []  # bodies of loops that Python runs
