@@ -123,3 +123,54 @@ def test_where_the_batch_lies(rows: int, last: bool) -> None:
 
     f(wf.ones((20, rows)))
     assert seen and all(shape == ((rows, 20) if last else (20, rows)) for shape in seen)
+
+
+def draw_guarded(rng: random.Random, table: Any) -> Any:
+    """Return a random function (n, x) -> (n, x), n > 0, that hangs, raises, or has infinite derivatives for other n."""
+    kinds = [rng.randrange(5) for _ in range(rng.randint(1, 3))]
+
+    def step(n: Any, x: Any) -> Any:
+        for kind in kinds:
+            if kind == 0:  # never ends for n <= 0
+                x = x + 0.1 * wf.while_loop(lambda s: s < 8.0, lambda s: s * 2.0, n * 1.0, max_steps=200)
+            elif kind == 1:
+                x = x * 0.5 + table[n - 1]
+            elif kind == 2:
+                x = x + wf.linalg.solve(wf.eye(2) * n, wf.ones(2) * x).sum() * 0.1
+            elif kind == 3:
+                x = x * 0.3 + wf.log(n * 1.0) + wf.sqrt(wf.abs(x) + n - 0.5)
+            else:
+                x = wf.cond(n > 2, lambda n, x: x / (n - 2.0), lambda n, x: x * 0.7, n, x)
+        return n - 1, x
+
+    return step
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_examples_that_have_ended_are_not_computed(part: int) -> None:
+    """Bodies of loops and branches see only values of examples that take the step: no error, no endless loop, no NaN gradient."""
+    for _ in range(2):
+        seed = random.randrange(1 << 40)
+        print(f"seed {seed}")
+        rng, values = random.Random(seed), np.random.default_rng(seed)
+        step, count = draw_guarded(rng, wf.array(values.standard_normal(6))), rng.choice([1, 2, 7, 9])
+
+        def loop(n: Any, x: Any, step: Any = step) -> Any:
+            return wf.while_loop(lambda v: v[0] > 0, lambda v: step(*v), (n, x))[1]
+
+        def branch(n: Any, x: Any, step: Any = step) -> Any:
+            return wf.cond(n > 0, lambda n, x: step(n, x)[1], lambda n, x: x * 2.0, n, x)
+
+        n, x = values.integers(-1, 7, count), values.standard_normal(count)
+        for f in (loop, branch):
+            want = np.array([float(f(wf.array(n[k]), wf.array(x[k]))) for k in range(count)])
+            assert_close(wf.vmap(f)(wf.array(n), wf.array(x)).numpy(), want)
+            assert_close(wf.jit(wf.vmap(f))(wf.array(n), wf.array(x)).numpy(), want)
+        slopes = [float(wf.grad(lambda x, k=k, n=n: branch(wf.array(n[k]), x))(wf.array(x[k]))) for k in range(count)]
+        assert_close(wf.vmap(wf.grad(branch, argnums=1))(wf.array(n), wf.array(x)).numpy(), np.array(slopes))
+        of_all = wf.grad(lambda x, n=n: wf.vmap(branch)(wf.array(n), x).sum())
+        assert_close(of_all(wf.array(x)).numpy(), np.array(slopes))
+
+
+def assert_close(result: Any, expected: Any) -> None:
+    np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-9)

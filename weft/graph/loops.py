@@ -31,7 +31,7 @@ from weft.graph.gradient import Cotangents, backward, dependents
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Shape, rebuild, topological_order
 from weft.graph.primitives.batch_last import SHORT_ROW, spread_batch_last
-from weft.graph.primitives.call import call, full, permute
+from weft.graph.primitives.call import call, full, permute, reshape
 from weft.graph.primitives.common import front, spread
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
 from weft.graph.primitives.table import CONSTANT, bind, constant, input_leaf
@@ -329,6 +329,10 @@ def _batch(
 ) -> tuple[Node, Any]:
     """Return one loop for all examples, with a batched body. Its batch dimension is the first one, or the last.
 
+    Results of steps that an example does not take are dropped. If the body is a branch, or may raise or not end, it computes them
+    with the inputs of an example that does take the step. Else values that the example never meets would raise errors, keep inner
+    loops running, or make gradients of branches NaN.
+
     The token's "dimension" is a tuple with one entry a result: (number of the result in the new loop, batch dimension).
     """
     graph = body.graph
@@ -345,11 +349,18 @@ def _batch(
     def leaf(n: Node) -> Node:
         return input_leaf((*n.shape, size) if batch_last else (size, *n.shape), n.dtype)
 
+    guarded = length == 1 or any(n.op.raises for n in graph.order)
+    ends = _count_longest(front(operands[-1], dims[-1]), reverse) if ends_differ else None
     while True:  # a carry that starts equal for all examples may differ between them after a step
         ends_differ = ends_differ or (until and 0 in many)
         many |= set(range(carries)) if ends_differ else set()
         inputs = [leaf(n) if k in many else n for k, n in enumerate(graph.inputs)]
-        done = batch(graph.outputs, {graph.inputs[k]: (inputs[k], position(graph.inputs[k])) for k in sorted(many)}, batch_last)
+        going = ends.going if ends is not None else inputs[0] if ends_differ else None
+        taken = {n: (inputs[k], position(n)) for k, n in enumerate(graph.inputs) if k in many}
+        if going is not None and guarded and size:
+            first = call.argmax(going, axes=(0,), keepdims=False)
+            taken = {n: (_of_a_going_example(x, dim, going, first), dim) for n, (x, dim) in taken.items()}
+        done = batch(graph.outputs, taken, batch_last)
         more = {k for k in range(carries) if done[k][1] is not None} - many
         if not more:
             break
@@ -372,10 +383,7 @@ def _batch(
     starts, rows, constants = batched[: split[0]], batched[split[0] : split[1]], batched[split[1] :]
     count, added = operands[-1] if counted else None, 0
     if ends_differ:
-        if until:
-            ends = _until_all_end(starts[0], inputs[0], outputs[0])
-        else:
-            ends = _count_longest(front(operands[-1], dims[-1]), reverse)
+        ends = ends or _until_all_end(starts[0], inputs[0], outputs[0])
         zeros = [full(0, n.shape, n.dtype) for n in outputs[carries:]]
         kept = zip(outputs, [*inputs[:carries], *zeros], strict=True)
         outputs = list(ends.outputs)
@@ -395,6 +403,14 @@ def _batch(
     tapes = [None if d is None else d + 1 for d in last]
     numbers = [k + added * (2 if k >= len(done) else 1) for k in range(len(done) + carries)]
     return new, tuple(zip(numbers, [*last, *stacked, *tapes], strict=True))
+
+
+def _of_a_going_example(x: Node, dim: int, going: Node, first: Node) -> Node:
+    """Return a batched input in which examples that do not go on have the value of the ``first`` one that does."""
+    chosen = call.stop_gradient(call.gather(x, first, axes=(dim,)))
+    shape = [1 if k == dim else n for k, n in enumerate(x.shape)]
+    mask = reshape(going, tuple([n if k == dim else 1 for k, n in enumerate(x.shape)]))
+    return call.where(mask, x, reshape(chosen, tuple(shape)))
 
 
 LONGEST_ROW = 32  # elements of a body's arrays if the batch lies last: products leave longer ones in an order that costs copies
