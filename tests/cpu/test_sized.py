@@ -23,7 +23,8 @@ from weft.devices.cpu.sized import SCRATCH_BYTES_PER_STEP
 from weft.devices.cpu.sized.each import each_text
 from weft.devices.cpu.sized.product import product_text
 from weft.devices.cpu.sized.sums import sum_text
-from weft.dtypes.formats import FORMATS, FROM_NUMPY, converted
+from weft.dtypes.formats import FORMATS, FROM_NUMPY
+from weft.dtypes.rounding import converted
 from weft.graph.primitives import TABLE
 from weft.kernel.summation import product_order, reduced, running, shape_reduction_order, spans
 from weft.kernel.target import CPU

@@ -17,7 +17,8 @@ from weft.devices.cuda import adapter
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.target import GPU
-from weft.dtypes.formats import FORMATS, converted
+from weft.dtypes.formats import FORMATS
+from weft.dtypes.rounding import converted
 from weft.schedule.build import build
 from weft.schedule.program import calls
 

@@ -14,7 +14,8 @@ import weft as wf
 from weft.devices import get_device
 from weft.devices.cuda.adapter import OutOfBounds, interpreted
 from weft.devices.cuda.generate import generate
-from weft.dtypes.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32, formats_of_kind
+from weft.dtypes.rounding import MODES
 from weft.graph.node import Graph
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf
@@ -77,12 +78,12 @@ def test_products_of_8_bits_add_up_in_32(dtype: str) -> None:
         np.testing.assert_array_equal(here, a.numpy().astype("int64") @ b.numpy().astype("int64"))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
-def test_casts_round_by_chance_as_on_the_cpu(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", [f.name for f in formats_of_kind("float") if f.narrow])
+def test_casts_round_in_every_mode_as_on_the_cpu(dtype: str) -> None:
     rng = np.random.default_rng()
-    x = rng.normal(size=500) * np.exp2(rng.integers(-20, 16, 500))
+    x = np.append(rng.normal(size=500) * np.exp2(rng.integers(-20, 16, 500)), [np.inf, -np.inf, np.nan, 0.0, -0.0])
     for source in ("float32", "float64"):
-        for way in ("stochastic", "up", "toward zero"):
+        for way in (None, *MODES):
             here, there = on_both(lambda s=source, w=way: wf.array(x.astype(s)).astype(dtype, rounding=w).numpy())
             assert here.dtype == there.dtype == dtype and here.tobytes() == there.tobytes(), (source, way)
 

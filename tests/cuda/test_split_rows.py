@@ -15,7 +15,7 @@ from weft.devices.cuda import adapter, split_work
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.target import GPU
-from weft.dtypes.formats import converted
+from weft.dtypes.rounding import converted
 from weft.schedule.build import build
 from weft.schedule.program import calls
 

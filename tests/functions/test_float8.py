@@ -11,10 +11,12 @@ import pytest
 
 import weft as wf
 from tests import oracle
-from weft.dtypes.formats import FLOATS, FORMATS, Format, converted
+from weft.dtypes.formats import FLOATS, FORMATS, Format
+from weft.dtypes.rounding import converted
 from weft.errors import DTypeError
 
-EIGHT = [f for f in FORMATS.values() if f.alone]
+SMALL = [f for f in FORMATS.values() if f.alone]
+EIGHT = [f for f in SMALL if f.bits == 8 and f.special != "scale"]  # those with negative numbers and NaN
 both = pytest.mark.parametrize("form", EIGHT, ids=str)
 
 
@@ -118,7 +120,7 @@ def test_each_operation_is_rounded(form: Format) -> None:
         assert got.dtype == form.numpy and got.tobytes() == want.astype(form.numpy).tobytes()
 
 
-@both
+@pytest.mark.parametrize("form", [f for f in EIGHT if f.largest >= 240], ids=str)
 def test_sums_and_products_add_up_in_float32(form: Format) -> None:
     x, y = oracle.random(oracle.rng(), (9, 300), form), oracle.random(oracle.rng(), (300, 17), form)
     a, b = wf.array(x), wf.array(y)
@@ -169,7 +171,7 @@ def test_other_floats_are_refused(form: Format) -> None:
         for call in (operator.add, operator.mul, operator.matmul, operator.eq, wf.result_type, lambda *a: wf.concat(a),
                      lambda a, b: wf.where(a > 0, a, b)):
             for pair in ((x, y), (y, x)):
-                with pytest.raises(DTypeError, match=r"do not mix: .* Cast the float8_\w+ operand with astype\('b?float"):
+                with pytest.raises(DTypeError, match=r"do not mix: .* Cast the float\w+ operand with astype\('b?float"):
                     call(*pair)
         assert not wf.can_cast(form.name, other.name)
     assert (x + 1).dtype == (x * 0.5).dtype == (x + True).dtype == (x + wf.ones(3, dtype="int8")).dtype == form.numpy

@@ -102,11 +102,11 @@ def test_each_has_its_closed_form() -> None:
     assert set(TWO) == set(CLOSED)
 
 
-@pytest.mark.parametrize("dtype", formats_of_kind("float"), ids=str)
+@pytest.mark.parametrize("dtype", [f for f in formats_of_kind("float") if f.largest >= 240 and f.special != "scale"], ids=str)
 @pytest.mark.parametrize("name", CLOSED)
 def test_ties_and_far_apart(name: str, dtype: Format) -> None:
     places = [(x, y) for x, y in PLACES.get(name, [(x, y) for x in SIDES for y in SIDES]) if float(dtype.numpy.type(x)) == x]
-    if dtype.finite:  # squares of larger numbers are NaN
+    if dtype.finite or dtype.largest < 1000:  # squares of larger numbers overflow
         places = [(x, y) for x, y in places if max(abs(x), abs(y)) <= 8 and max(map(abs, CLOSED[name](x, y))) <= dtype.largest]
     xs, ys = (np.array(v) for v in zip(*places, strict=True))
     xx, xy, yx, yy = partials(name, dtype, 2, xs, ys)

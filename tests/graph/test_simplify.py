@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from weft.dtypes.formats import BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, INT32, INTEGERS, UINT64, Format, holds
+from weft.dtypes.rounding import converted
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import CONSTANT, TABLE, bind, constant, input_leaf
@@ -168,6 +169,8 @@ def test_random_bits_of_one_counter_are_one_node() -> None:
 
 def test_holds_is_true_exactly_where_values_survive() -> None:
     for wide, narrow in itertools.product(ALL, ALL):
+        if wide.kind != "float" and narrow.kind == "float" and narrow.special == "scale":
+            continue  # of which most numbers here are integers
         if narrow == BOOL:
             values = np.array([False, True])
         elif narrow in INTEGERS:
@@ -177,10 +180,13 @@ def test_holds_is_true_exactly_where_values_survive() -> None:
             import ml_dtypes
 
             info = ml_dtypes.finfo(narrow.numpy)
-            values = np.array([info.max, info.tiny, info.smallest_subnormal, 1 + float(info.eps), -1], narrow.numpy)
+            wanted = [info.max, info.tiny, info.smallest_subnormal, 1 + float(info.eps), -1, np.inf, -0.0]
+            values = converted(np.array(wanted, np.float64), narrow.numpy)
         with np.errstate(all="ignore"):
-            there = values.astype(wide.numpy)
-            exact = bool(np.all(there.astype(narrow.numpy) == values) and np.all(there.astype(object) == values.astype(object)))
+            values = values[values == values]  # -1 is NaN without a sign
+            there = converted(values, wide.numpy)
+            back = converted(there, narrow.numpy)
+            exact = bool(back.tobytes() == values.tobytes() and np.all(there.astype(object) == values.astype(object)))
         if holds(wide, narrow):
             assert exact, (wide, narrow)
         elif not (wide in FLOATS and narrow in INTEGERS) and wide is not BOOL:

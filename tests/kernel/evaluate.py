@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft.devices.faults import IndexFault
-from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, converted
+from weft.dtypes.formats import BOOL, FLOATS, INTEGERS
+from weft.dtypes.rounding import converted, round_array
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.philox import word
 from weft.kernel.ir import (
@@ -381,6 +382,9 @@ class _Grid:
             return self.check(v, *args)
         if v.op == "cast":
             return converted(np.asarray(args[0]), v.dtype.numpy)
+        if v.op.startswith("round_"):
+            x, *words = np.broadcast_arrays(*args)
+            return round_array(x, v.dtype, v.op.removeprefix("round_"), *words)
         if v.op == "bitcast":
             return np.array(args[0], order="C").view(v.dtype.numpy)
         if len({a.dtype for a in v.args[v.op == "select":]}) > 1 and v.op != "philox":

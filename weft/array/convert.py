@@ -12,8 +12,9 @@ import numpy as np
 import weft.graph.primitives  # noqa: F401  fills the table
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.dtypes import formats
-from weft.dtypes.formats import COMPLEX, FLOATS, FROM_NUMPY, INEXACT, INT64, INTEGERS, UINT64, Format, converted, promote, weak
+from weft.dtypes.formats import COMPLEX, FLOATS, FROM_NUMPY, INEXACT, INT64, INTEGERS, UINT64, Format, promote, weak
 from weft.dtypes.parse import parse_any_byte_order, parse_dtype
+from weft.dtypes.rounding import converted
 from weft.eager import implementations
 from weft.eager.apply import bind
 from weft.eager.materialise import look, one

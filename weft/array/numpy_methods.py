@@ -18,9 +18,10 @@ from weft.array.views import ViewPath, permute_step, reshape_step, reshape_strid
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.names import NAMES as DEVICE_NAMES
 from weft.devices.names import canonical_name
-from weft.dtypes.formats import COMPLEX, DEFAULT, EVERY, INTEGERS, converted
+from weft.dtypes.formats import COMPLEX, DEFAULT, EVERY, INTEGERS
 from weft.dtypes.parse import layout, parse_dtype, read_integers
 from weft.dtypes.parse import stored as stored_dtype
+from weft.dtypes.rounding import converted
 from weft.eager import materialise
 from weft.eager.apply import bind
 from weft.eager.native import NATIVE_ELEMENTS

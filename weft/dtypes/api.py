@@ -37,7 +37,10 @@ def _classes(kind: str) -> tuple[DType, ...]:
 (bool,) = _classes("bool")  # noqa: A001  the array API's name
 int8, int16, int32, int64 = _classes("signed")
 uint8, uint16, uint32, uint64 = _classes("unsigned")
-float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64 = _classes("float")
+(
+    float4_e2m1fn, float6_e2m3fn, float6_e3m2fn, float8_e8m0fnu, float8_e5m2, float8_e5m2fnuz, float8_e4m3, float8_e4m3fn,
+    float8_e4m3fnuz, float8_e4m3b11fnuz, float8_e3m4, float16, bfloat16, float32, float64,
+) = _classes("float")
 csingle, cdouble = complex64, complex128 = _classes("complex")
 bool_, byte, ubyte, short, ushort, half, single, double = bool, int8, uint8, int16, uint16, float16, float32, float64
 intc, int_, intp, long, longlong = int32, int64, int64, int64, int64

@@ -23,14 +23,17 @@ class Format:
 
     name : the name in user code, printed kernels and messages
     kind : "bool", "signed", "unsigned", "float" or "complex"
-    bits : the size of an element in memory
+    bits : the bits of a number; it takes a whole number of bytes in memory, in whose low bits it stands
     code : the name in weight files (safetensors); "" if they have none
     numpy : the NumPy dtype
     exponent, mantissa : the stored bits of each, for floats
     bias : the bias of a float's exponent
     computed : the format of registers and arithmetic, from which stores round; the format itself for most
     part : the format of a complex number's parts; the format itself for the rest
-    finite : whether a float has no infinities: overflow is NaN, with all bits set
+    special : what a float has besides numbers. "ieee": infinities and NaNs; "fn": NaN, with all bits set; "fnuz": NaN, in place
+        of -0; "finite": nothing; "scale": NaN only, no sign and no zero
+    saturate : whether casts replace numbers that are too large by the largest one
+    subnormals : whether a float has numbers below the smallest normal one, besides 0
     reach : a bound below which Python numbers certainly fit into a float; -1 for the rest
     """
 
@@ -44,7 +47,9 @@ class Format:
     bias: int = 0
     computed: Format = None  # type: ignore[assignment]  # the format itself, set by __post_init__
     part: Format = None  # type: ignore[assignment]
-    finite: bool = False
+    special: str = "ieee"
+    saturate: bool = False
+    subnormals: bool = True
     reach: float = -1
 
     def __post_init__(self) -> None:
@@ -63,7 +68,7 @@ class Format:
     @property
     def bytes(self) -> int:
         """The size of an element in memory."""
-        return self.bits // 8
+        return self.numpy.itemsize
 
     @property
     def narrow(self) -> bool:
@@ -71,9 +76,14 @@ class Format:
         return self.computed is not self
 
     @property
+    def finite(self) -> bool:
+        """Whether a float has no infinities."""
+        return self.special != "ieee"
+
+    @property
     def integer(self) -> Format:
-        """The signed integer format of the same width, for views of the bits."""
-        return next(f for f in formats_of_kind("signed") if f.bits == self.bits)
+        """The signed integer format of the same size, for views of the bits."""
+        return next(f for f in formats_of_kind("signed") if f.bits == 8 * self.bytes)
 
     @property
     def least(self) -> float | int:
@@ -83,18 +93,55 @@ class Format:
     @property
     def greatest(self) -> float | int:
         """The largest value, including infinities."""
-        unbounded = self.largest if self.finite else np.inf
+        unbounded = np.inf if self.special == "ieee" else self.largest
         return {"float": unbounded, "signed": (1 << self.bits - 1) - 1, "unsigned": (1 << self.bits) - 1, "bool": True}[self.kind]
 
     @property
     def largest(self) -> float:
         """The largest finite number of a float."""
-        return (2 - 2.0 ** (self.finite - self.mantissa)) * 2.0 ** (self.bias + self.finite)
+        field, digits = divmod(self.top, 1 << self.mantissa)
+        return (1 + digits * 2.0**-self.mantissa) * 2.0 ** (field - self.bias)
+
+    @property
+    def smallest_normal(self) -> float:
+        """The smallest positive number of a float with all digits."""
+        return 2.0 ** ((self.special != "scale") - self.bias)
+
+    @property
+    def top(self) -> int:
+        """The bits of the largest finite number of a float."""
+        size = 1 << self.exponent + self.mantissa
+        return size - {"ieee": (1 << self.mantissa) + 1, "fn": 2, "scale": 2}.get(self.special, 1)
+
+    @property
+    def nan(self) -> int:
+        """The bits of a float's NaN. Formats without one have -0 in its place, as ml_dtypes' have."""
+        size = 1 << self.exponent + self.mantissa
+        if self.special == "ieee":
+            return size - (1 << self.mantissa) | 1 << self.mantissa >> 1
+        return size - 1 if self.special in ("fn", "scale") else size
+
+    @property
+    def overflow(self) -> float:
+        """The result of casts of positive numbers that are too large: infinity, NaN or the largest number."""
+        if self.saturate or self.special == "finite":
+            return self.largest
+        return np.inf if self.special == "ieee" else np.nan
 
     @property
     def alone(self) -> bool:
-        """Whether promotion with other floats is refused: 8-bit floats lose most digits, so a cast has to be explicit."""
-        return self.kind == "float" and self.bits == 8
+        """Whether promotion with other floats is refused: small floats lose most digits, so a cast has to be explicit."""
+        return self.kind == "float" and self.bits <= 8
+
+
+def _numpy_of(name: str) -> np.dtype:
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def _float(name: str, code: str, exponent: int, mantissa: int, bias: int, special: str = "ieee") -> Format:
+    """Return a float format that is computed in float32."""
+    bits = exponent + mantissa + (special != "scale")
+    return Format(name, "float", bits, code, _numpy_of(name), exponent, mantissa, bias, _FLOAT32, special=special)
 
 
 _FLOAT32 = Format("float32", "float", 32, "F32", np.dtype(np.float32), 8, 23, 127)
@@ -104,10 +151,19 @@ FORMATS: dict[str, Format] = {
         Format("bool", "bool", 8, "BOOL", np.dtype(np.bool_)),
         *(Format(f"int{n}", "signed", n, f"I{n}", np.dtype(f"int{n}")) for n in (8, 16, 32, 64)),
         *(Format(f"uint{n}", "unsigned", n, f"U{n}", np.dtype(f"uint{n}")) for n in (8, 16, 32, 64)),
-        Format("float8_e4m3fn", "float", 8, "F8_E4M3", np.dtype(ml_dtypes.float8_e4m3fn), 4, 3, 7, _FLOAT32, finite=True),
-        Format("float8_e5m2", "float", 8, "F8_E5M2", np.dtype(ml_dtypes.float8_e5m2), 5, 2, 15, _FLOAT32),
-        Format("float16", "float", 16, "F16", np.dtype(np.float16), 5, 10, 15, _FLOAT32),
-        Format("bfloat16", "float", 16, "BF16", np.dtype(ml_dtypes.bfloat16), 8, 7, 127, _FLOAT32),
+        _float("float4_e2m1fn", "", 2, 1, 1, "finite"),
+        _float("float6_e2m3fn", "", 2, 3, 1, "finite"),
+        _float("float6_e3m2fn", "", 3, 2, 3, "finite"),
+        _float("float8_e8m0fnu", "F8_E8M0", 8, 0, 127, "scale"),
+        _float("float8_e5m2", "F8_E5M2", 5, 2, 15),
+        _float("float8_e5m2fnuz", "", 5, 2, 16, "fnuz"),
+        _float("float8_e4m3", "", 4, 3, 7),
+        _float("float8_e4m3fn", "F8_E4M3", 4, 3, 7, "fn"),
+        _float("float8_e4m3fnuz", "F8_E4M3FNUZ", 4, 3, 8, "fnuz"),
+        _float("float8_e4m3b11fnuz", "", 4, 3, 11, "fnuz"),
+        _float("float8_e3m4", "", 3, 4, 3),
+        _float("float16", "F16", 5, 10, 15),
+        _float("bfloat16", "BF16", 8, 7, 127),
         _FLOAT32,
         _FLOAT64,
     )
@@ -134,7 +190,9 @@ def formats_of_kind(*kinds: str) -> tuple[Format, ...]:
 (BOOL,) = formats_of_kind("bool")
 INT8, INT16, INT32, INT64 = formats_of_kind("signed")
 UINT8, UINT16, UINT32, UINT64 = formats_of_kind("unsigned")
-FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = formats_of_kind("float")
+FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = (
+    FORMATS[name] for name in ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64")
+)
 COMPLEX64, COMPLEX128 = formats_of_kind("complex")
 INTEGERS, FLOATS, COMPLEX = (
     frozenset(formats_of_kind("signed", "unsigned")),
@@ -204,8 +262,8 @@ def _promotion_error(a: Format, b: Format) -> Exception:
     one, other = (a, b) if a.alone else (b, a)
     common = f"astype('{FLOAT32 if other.alone else other}')"
     return errors.DTypeError(
-        f"{a} and {b} do not mix: 8-bit floats become other floats only where that is asked for. Cast the {one} operand with "
-        f"{common}{', and the other' if other.alone else ''}, or what meets it with astype('{one}')."
+        f"{a} and {b} do not mix: floats of 8 bits and fewer become other floats only where that is asked for. Cast the {one} "
+        f"operand with {common}{', and the other' if other.alone else ''}, or what meets it with astype('{one}')."
     )
 
 
@@ -219,7 +277,7 @@ def complex_format(form: Format) -> Format:
 def holds(wide: Format, narrow: Format) -> bool:
     """Return whether every value of ``narrow`` is exactly a value of ``wide``."""
     if wide is narrow or narrow is BOOL:
-        return True
+        return wide.special != "scale" or wide is narrow
     if wide is BOOL:
         return False
     if wide.kind == "complex":
@@ -227,11 +285,25 @@ def holds(wide: Format, narrow: Format) -> bool:
     if narrow.kind == "complex":
         return False
     if narrow.kind == "float":
-        return wide.kind == "float" and wide.mantissa >= narrow.mantissa and wide.exponent >= narrow.exponent
+        return wide.kind == "float" and wide.mantissa >= narrow.mantissa and _reaches(wide, narrow)
     bits = narrow.bits - (narrow.kind == "signed")
     if wide.kind == "float":
-        return bits <= wide.mantissa + 1 and bits <= wide.bias
+        return wide.special != "scale" and bits <= wide.mantissa + 1 and 1 << bits <= 2 * wide.largest
     return wide.bits - (wide.kind == "signed") >= bits and not (wide.kind == "unsigned" and narrow.kind == "signed")
+
+
+_CONTAINING = {  # by the special values of a float: those of the floats that have them, too
+    "ieee": ("ieee",), "fn": ("ieee", "fn"), "fnuz": ("ieee", "fn", "fnuz"), "finite": ("ieee", "fn", "finite"),
+    "scale": ("ieee", "fn", "fnuz", "scale"),
+}
+
+
+def _reaches(wide: Format, narrow: Format) -> bool:
+    """Return whether a float has the largest and smallest numbers of another one, its infinities, its NaN and its -0."""
+    if wide.special not in _CONTAINING[narrow.special]:
+        return False
+    smallest = [f.smallest_normal * (2.0**-f.mantissa if f.subnormals else 1.0) for f in (wide, narrow)]
+    return wide.largest >= narrow.largest and smallest[0] <= smallest[1]
 
 
 def compared(a: Format, b: Format) -> Format:
@@ -280,29 +352,3 @@ def same_kind(source: Format, target: Format) -> bool:
     complex."""
     order = ("bool", "unsigned", "signed", "float", "complex")
     return order.index(source.kind) <= order.index(target.kind)
-
-
-def converted(x: np.ndarray, to: np.dtype) -> np.ndarray:
-    """Convert like NumPy's astype, with two corrections.
-
-    float64 is rounded once to formats of ml_dtypes, whose conversion rounds to float32 first. All floats give the same
-    integers for values that an integer format cannot hold.
-    """
-    if x.dtype.isbuiltin != 1 and to.kind in "iu":
-        return x.astype(np.float32).astype(to)
-    if x.dtype != FLOAT64.numpy or to.isbuiltin == 1:
-        return x.astype(to)
-    with np.errstate(all="ignore"):
-        near = np.asarray(x.astype(np.float32))
-        back = near.astype(np.float64)
-        bits = near.view(np.int32) - (abs(back) > abs(x))  # round to odd: towards zero, then set the last bit if inexact
-        odd = np.where((back != x) & np.isfinite(x), bits | 1, near.view(np.int32))
-        return odd.astype(np.int32).view(np.float32).astype(to)
-
-
-def scalar(value: Any, form: Format) -> Any:
-    """Convert a Python number to a NumPy scalar, rounded once. NaN loses its sign, which printed kernels cannot show."""
-    if form.narrow and form.numpy.isbuiltin != 1 and type(value) is not bool:
-        rounded = converted(np.asarray(float(value)), form.numpy)[()]
-        return rounded if rounded == rounded else form.numpy.type(np.nan)
-    return form.numpy.type(value)

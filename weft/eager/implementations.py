@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft.devices.native_protocols import PreparedCall
-from weft.dtypes.formats import FLOATS, Format, scalar
+from weft.dtypes.formats import FLOATS, Format
+from weft.dtypes.rounding import scalar
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.dot_general import free_axes
 from weft.graph.primitives.index import IN_BOUNDS

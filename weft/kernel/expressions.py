@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, INT64, UINT32, Format, converted, scalar
+from weft.dtypes.formats import BOOL, INT64, UINT32, Format
+from weft.dtypes.rounding import converted, scalar
 from weft.kernel.index import Guard
 from weft.kernel.ir import MACHINE_OPERATIONS, Access, Affine, Axis, Chain, Check, Contraction, Stage, Store, Value
 

@@ -22,6 +22,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from weft.dtypes.formats import Format
+from weft.dtypes.rounding import DIRECTED
 from weft.kernel.target import Order
 
 
@@ -195,11 +196,22 @@ MACHINE_OPERATIONS: dict[str, MachineOperation] = {
     **_all(1, 2 * LIBRARY_NS, "asinh", "acosh", "atanh"),
     **_all(1, 0.05, "cast"),  # to Value.dtype, NumPy's meaning; float to a narrower float rounds to nearest even
     **_all(1, 0.05, "bitcast"),  # same width
+    **_all(1, 0.3, *(f"round_{mode}" for mode in DIRECTED)),  # a float to Value.dtype, a smaller float, see dtypes/rounding
+    **_all(2, 0.4, "round_stochastic"),  # the same with 32 random bits, uint32
     **_all(3, 0.05, "select"),  # bool, then, else
     **_all(3, 0.05, "fma"),  # a * b + c, one rounding; only if a primitive requests it
     # (key uint64, base uint64, element index uint64) -> uint32: word i & 3 of Philox4x32-10(key, base + (i >> 2))
     **_all(3, 2.0, "philox"),
 }
+
+
+def is_exact(op: str, form: Format) -> bool:
+    """Return whether the results of an operation on numbers of a storage-only float are numbers of it, without rounding."""
+    if op in ("neg", "copysign"):
+        return form.special not in ("fnuz", "scale")
+    if op in ("floor", "ceil", "trunc", "rint"):
+        return form.largest % 1 == 0 and form.special != "scale"
+    return op in ("abs", "min", "max", "select")
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class _Text:
             text = f"check {index} in {v.attr.extent} where {matters} [{site}]"
         else:
             text = f"{v.op} {' '.join(self.by_id[id(a)] for a in v.args)}"
-            if v.op in ("cast", "bitcast"):
+            if v.op in ("cast", "bitcast") or v.op.startswith("round_"):
                 text += f" -> {v.dtype.name}"
         name = self.name_of.get(text)
         if name is None:

@@ -28,15 +28,16 @@ from weft.nn.module_tree import ModuleTree
 from weft.process.docstrings import complete_module
 from weft.process.files import read, target, write_atomically
 
-NAMES = {form.numpy: form.code for form in FORMATS.values()}
-DTYPES = {code: dtype for dtype, code in NAMES.items()}
+NAMES = {form.numpy: form.code or f"U{8 * form.bytes}" for form in FORMATS.values()}
+DTYPES = {form.code: form.numpy for form in FORMATS.values() if form.code}
+UNNAMED = {form.name: form.numpy for form in FORMATS.values() if not form.code}  # stored as unsigned integers
 MAX_HEADER = 100_000_000  # the limit of the safetensors library
 MAX_DIMENSIONS, MAX_DIGITS, MAX_BYTES = 64, 20, (1 << 63) - 1  # NumPy's limit; digits and bytes of 64-bit numbers
 LONG_HEADER = 1 << 20  # bytes above which the form of a header is checked before it is parsed
 # a header without blanks and with each string shortened to a quote: tables of strings and lists of ints, in one table
 HEADER_FORM = re.compile(rb'\{(?:(?:,|(?<=\{))":\{(?:(?:,|(?<=\{))":(?:"|\[(?:\d++,?+)*+\]))*+\})*+\}')
 STRING, BLANKS = re.compile(rb'"(?:[^"\\]|\\.)*+"'), re.compile(rb"[ \t\r\n]++")
-META, HEADER, TENSOR = "__metadata__", "weft.sha256", "sha256:"
+META, HEADER, TENSOR, FORMAT = "__metadata__", "weft.sha256", "sha256:", "weft.dtype:"
 BLANK = "0" * 64
 OTHER_FORMATS = {  # first bytes of files that users mistake for weight files
     b"PK\3\4": "it is a zip archive, as torch.save and numpy.savez write",
@@ -65,6 +66,8 @@ def pack(arrays: dict[str, np.ndarray]) -> bytes:
             raise DataError(f"{name!r} has dtype {array.dtype}, which a weight file cannot hold")
         raw = np.ascontiguousarray(array, dtype=native).tobytes()
         metadata[TENSOR + name] = hashlib.sha256(raw).hexdigest()
+        if native.name in UNNAMED:
+            metadata[FORMAT + name] = native.name
         entries[name] = {"dtype": NAMES[native], "shape": list(array.shape), "data_offsets": [at, at + len(raw)]}
         parts.append(raw)
         at += len(raw)
@@ -101,6 +104,8 @@ def unpack(content: bytes, source: Any) -> dict[str, np.ndarray]:
             problem = "holds bytes other than 0 and 1, but is of bools"
         if problem:
             raise DataError(f"{source} is damaged: tensor {shown(name)} (bytes {start + begin} to {start + end}) {problem}")
+        if (form := UNNAMED.get(metadata.get(FORMAT + name, ""))) is not None and form.itemsize == dtype.itemsize:
+            dtype = form
         arrays[name] = np.frombuffer(part, dtype).reshape(shape)
     return arrays
 

@@ -15,6 +15,7 @@ from weft.dtypes.formats import (
     FLOAT32,
     FLOAT64,
     FLOATS,
+    FORMATS,
     INT8,
     INT32,
     INT64,
@@ -24,6 +25,7 @@ from weft.dtypes.formats import (
     UINT64,
     Format,
 )
+from weft.dtypes.rounding import DIRECTED
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Domain
 
@@ -110,6 +112,40 @@ def cast_errors() -> Iterable[ErrorSample]:
     x = np.ones(3, np.float32)
     yield ErrorSample((x,), {"dtype": np.dtype(np.complex64)}, DTypeError, r"cast: dtype .*complex64.* not one of")
     yield ErrorSample((x,), {"dtype": "float7"}, DTypeError, r"cast: dtype 'float7'")
+
+
+def roundings(rng: np.random.Generator) -> Iterable[Sample]:
+    forms = [f for f in FORMATS.values() if f.kind == "float" and f.narrow and f.special != "scale"]
+    for shape, tag in (((0, 3), "zero"), ((1, 1), "one"), ((7, 13), "prime"), ((3, 1, 5), "broadcast")):
+        form, mode = forms[rng.integers(len(forms))], DIRECTED[rng.integers(len(DIRECTED))]
+        yield Sample((numbers(rng, shape, domain=(-2, 2)),), {"dtype": form, "mode": mode}, tag)
+    yield Sample((strided(rng, (3, 5)),), {"dtype": BFLOAT16, "mode": "up"}, "strided")
+    yield Sample((special((12,)),), {"dtype": FLOAT16, "mode": "away_ties"}, "special")
+    yield Sample((numbers(rng, (4, 5), FLOAT64),), {"dtype": FLOAT32, "mode": "down"})
+
+
+def rounding_errors() -> Iterable[ErrorSample]:
+    yield ErrorSample((np.ones(3, np.int32),), {"dtype": FLOAT16, "mode": "up"}, DTypeError, r"round_to: .*int32")
+
+
+def stochastic(rng: np.random.Generator) -> Iterable[Sample]:
+    def make(shape: tuple[int, ...], form: Format, bits: int = 32, tag: str = "") -> Sample:
+        words = rng.integers(0, 2**32, shape, dtype=np.uint32)
+        return Sample((numbers(rng, shape, domain=(-2, 2)), words), {"dtype": form, "bits": bits}, tag)
+
+    yield make((0, 3), FLOAT16, tag="zero")
+    yield make((1, 1), BFLOAT16, 8, "one")
+    yield make((7, 13), FORMATS["float8_e4m3fn"], tag="prime")
+    yield make((3, 1, 5), FORMATS["float6_e3m2fn"], 16, "broadcast")
+    words = rng.integers(0, 2**32, 15, dtype=np.uint32)
+    yield Sample((strided(rng, (3, 5)), words.reshape(3, 5)), {"dtype": BFLOAT16, "bits": 32}, "strided")
+    yield Sample((special((12,)), words[:12]), {"dtype": FLOAT16, "bits": 32}, "special")
+
+
+def stochastic_errors() -> Iterable[ErrorSample]:
+    x, p = np.ones(3, np.float32), {"dtype": FLOAT16, "bits": 32}
+    yield ErrorSample((x, np.ones(3, np.int32)), p, DTypeError, r"round_stochastic: .*int32")
+    yield ErrorSample((x, np.ones(4, np.uint32)), p, ShapeError, r"round_stochastic: shapes do not broadcast")
 
 
 def bitcasts(rng: np.random.Generator) -> Iterable[Sample]:

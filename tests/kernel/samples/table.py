@@ -68,6 +68,8 @@ SAMPLES: dict[str, tuple[Draw, Refuse]] = {
     "complex_constant": (complex.constants, complex.constants_errors),
     "where": (elementwise.where, elementwise.where_errors),
     "cast": (elementwise.casts, elementwise.cast_errors),
+    "round_to": (elementwise.roundings, elementwise.rounding_errors),
+    "round_stochastic": (elementwise.stochastic, elementwise.stochastic_errors),
     "bitcast": (elementwise.bitcasts, elementwise.bitcast_errors),
     "reshape": (shape.reshape, shape.reshape_errors),
     "recompute": (shape.recompute, shape.recompute_errors),

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, FLOATS, Format, scalar
+from weft.devices.cuda.format_functions import function_name
+from weft.dtypes.formats import BOOL, FLOATS, Format
+from weft.dtypes.rounding import scalar
 
 _SHORT = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16", "bool": "i1"}
 
@@ -25,27 +27,22 @@ def memory(form: Format) -> str:
 def loaded(text: str, form: Format) -> str:
     """Return the expression that converts a value from its memory type to its register type."""
     if form.alone:
-        return f"from_float8({text}, {_bits_of(form)})"
+        return f"{function_name('decode', form, form.computed)}({text})"
     return f"{text}.to(tl.float32)" if form.narrow else text
 
 
 def stored(text: str, form: Format) -> str:
     """Return the expression that converts a value from its register type to its memory type."""
     if form.alone:
-        return f"to_float8({text}, {_bits_of(form)})"
+        return f"{function_name('encode', form.computed, form)}({text})"
     return f"{text}.to({memory(form)})" if form is BOOL or form.narrow else text
 
 
 def rounded(text: str, form: Format) -> str:
     """Return the expression that rounds a float32 to a storage-only format and keeps it as float32."""
     if form.alone:
-        largest = int(np.float32(form.largest).view(np.int32))
-        return f"round_float8({text}, {_bits_of(form)}, {largest})"
+        return f"{function_name('round', form.computed, form)}({text})"
     return f"{text}.to({memory(form)}).to(tl.float32)" if form.narrow else text
-
-
-def _bits_of(form: Format) -> str:
-    return f"{form.mantissa}, {form.bias}, {form.finite}"
 
 
 def pointer(form: Format) -> str:

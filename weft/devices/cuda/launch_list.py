@@ -25,7 +25,8 @@ import numpy as np
 from weft.devices.cuda.arguments import FAULTS, Argument, Launch, PrintedKernel
 from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
-from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, UINT8, scalar
+from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, UINT8
+from weft.dtypes.rounding import scalar
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Loop, Program, calls, find_hosts
 

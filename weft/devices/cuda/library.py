@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from weft.devices.cuda.format_functions import functions_in
+
 _MULTIPLIERS, _WEYL, _ROUNDS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85), 10  # Philox4x32; tests compare them
 
 _SOURCES = {
@@ -64,43 +66,6 @@ def to_odd(x):
 def to_integer(x, LOW: tl.constexpr, HIGH: tl.constexpr, LEAST: tl.constexpr, T: tl.constexpr):
     inside = (x >= LOW) & (x < HIGH)
     return tl.where(inside, tl.where(inside, x, 0.0).to(T), LEAST)
-""",
-    # ---- 8-bit floats from the bits of a float32: M mantissa bits, no infinities if FINITE
-    "round_float8": """
-def round_float8(x, M: tl.constexpr, BIAS: tl.constexpr, FINITE: tl.constexpr, LARGEST: tl.constexpr):
-    bits = x.to(tl.int32, bitcast=True)
-    size = bits & 0x7FFFFFFF
-    power = tl.minimum(tl.maximum(size & 0x7F800000, (128 - BIAS) << 23), (BIAS + 129) << 23)
-    beside = (power + ((23 - M) << 23)).to(tl.float32, bitcast=True)
-    near = ((size.to(tl.float32, bitcast=True) + beside) - beside).to(tl.int32, bitcast=True)
-    over = 0x7FC00000 if FINITE else 0x7F800000
-    near = tl.where(near > LARGEST, tl.where(size > 0x7F800000, 0x7FC00000, over), near)
-    return (near | (bits ^ size)).to(tl.float32, bitcast=True)
-""",
-    "to_float8": """
-def to_float8(x, M: tl.constexpr, BIAS: tl.constexpr, FINITE: tl.constexpr):
-    bits = x.to(tl.int32, bitcast=True)
-    size = bits & 0x7FFFFFFF
-    beside = tl.full([], (128 - BIAS + 23 - M) << 23, tl.int32).to(tl.float32, bitcast=True)
-    counted = (size.to(tl.float32, bitcast=True) + beside).to(tl.int32, bitcast=True)
-    code = tl.where(size < ((128 - BIAS) << 23), counted, (size >> (23 - M)) - ((127 - BIAS) << M))
-    infinite = 0x7F if FINITE else (0x7F >> M) << M
-    nan = 0x7F if FINITE else infinite | (1 << (M - 1))
-    code = tl.where(size >= 0x7F800000, tl.where(size > 0x7F800000, nan, infinite), code)
-    return ((code & 0x7F) | ((bits >> 24) & 0x80)).to(tl.uint8)
-""",
-    "from_float8": """
-def from_float8(code, M: tl.constexpr, BIAS: tl.constexpr, FINITE: tl.constexpr):
-    word = code.to(tl.int32)
-    size = word & 0x7F
-    moved = size << (23 - M)
-    first = tl.full([], (128 - BIAS) << 23, tl.int32)
-    below = ((moved + first).to(tl.float32, bitcast=True) - first.to(tl.float32, bitcast=True)).to(tl.int32, bitcast=True)
-    bits = tl.where(size < (1 << M), below, moved + ((127 - BIAS) << 23))
-    infinite = 0x7F if FINITE else (0x7F >> M) << M
-    over = 0x7FC00000 if FINITE else 0x7F800000
-    bits = tl.where(size >= infinite, tl.where(size > infinite, 0x7FC00000, over), bits)
-    return (bits | ((word & 0x80) << 24)).to(tl.float32, bitcast=True)
 """,
     # ---- integers
     "int_div": """
@@ -179,5 +144,5 @@ def philox(key, base, element):
 @lru_cache(maxsize=256)
 def prepend_functions(text: str) -> str:
     """Return a text after the functions it calls. Library functions do not call each other."""
-    used = [source for name, source in _SOURCES.items() if re.search(rf"\b{name}\b", text)]
+    used = [source for name, source in _SOURCES.items() if re.search(rf"\b{name}\b", text)] + [*functions_in(text)]
     return "".join(f"\n@jit{source}\n" for source in used) + "\n@jit\n" + text

@@ -6,16 +6,16 @@ are libdevice's, with an error of at most 2 ulp; Triton's own ``exp`` is faster 
 
 from __future__ import annotations
 
+from weft.devices.cuda.format_functions import function_name
 from weft.devices.cuda.formats import loaded, memory, register, rounded, stored
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, UINT8, UINT32, UINT64, Format
-from weft.kernel.ir import Value
+from weft.kernel.ir import Value, is_exact
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
     "and": "&", "or": "|", "xor": "^",
 }
 _COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
-_EXACT = frozenset(("neg", "abs", "min", "max", "copysign", "floor", "ceil", "trunc", "rint"))  # results are exact in the format
 _OF_BOOLS = {"add": "|", "max": "|", "mul": "&", "min": "&", "pow": "&", "sub": "^"}
 # identities for bools and unsigned integers; all but abs for signed integers
 _IDENTITIES = frozenset(("abs", "floor", "ceil", "trunc", "rint"))
@@ -28,6 +28,8 @@ def operation(v: Value, t: list[str]) -> str:
         return f"tl.where({t[0]}, {t[1]}, {t[2]})"
     if op == "cast":
         return cast(t[0], form, v.dtype)
+    if op.startswith("round_"):
+        return f"{function_name(op, form, v.dtype)}({', '.join(t)})"
     if op == "bitcast":
         return _bitcast(t[0], form, v.dtype)
     if op == "philox":
@@ -43,7 +45,7 @@ def operation(v: Value, t: list[str]) -> str:
     if form not in FLOATS:
         return _integer(op, form, t)
     text = _float(op, form.computed, v, t)
-    return text if op in _EXACT else rounded(text, form)
+    return text if is_exact(op, form) else rounded(text, form)
 
 
 def _bool(op: str, t: list[str]) -> str:

@@ -19,7 +19,8 @@ from weft.devices.cuda.pending_checks import SLOT_BYTES, MakeError, PendingCheck
 from weft.devices.cuda.tuning import Tuner, starts_of
 from weft.devices.faults import OutOfDeviceMemory
 from weft.devices.steps import find_donations, walk
-from weft.dtypes.formats import Format, scalar
+from weft.dtypes.formats import Format
+from weft.dtypes.rounding import scalar
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Program, Slot, calls
 

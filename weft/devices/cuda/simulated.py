@@ -18,7 +18,8 @@ from weft.devices.cuda.arguments import FAULTS, Argument
 from weft.devices.cuda.generate import PrintingDevice
 from weft.devices.faults import ForeignBuffer
 from weft.devices.steps import find_donations, walk
-from weft.dtypes.formats import Format, scalar
+from weft.dtypes.formats import Format
+from weft.dtypes.rounding import scalar
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Program, Slot
 

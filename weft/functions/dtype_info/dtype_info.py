@@ -29,7 +29,7 @@ from weft.runtime import execute
 
 def astype(
     x: Any, /, dtype: Any, order: Any = None, casting: str = "unsafe", subok: bool = True, copy: bool = True, *,
-    device: Any = None, rounding: str = "nearest", key: Any = None,
+    device: Any = None, rounding: str | None = None, saturate: bool | None = None, bits: int = 32, key: Any = None,
 ) -> Array:
     """Return ``x`` converted to another dtype.
 
@@ -41,8 +41,15 @@ def astype(
     copy : bool
         False: return an Array unchanged if it already has the dtype.
     rounding : str
-        For float dtypes: "nearest" (ties to even), "toward zero", "up", "down", or "stochastic": up or down at random so that the
-        expected value is the number itself, even below the smallest number of the dtype.
+        "nearest" (ties to even), "nearest away" (ties away from zero), "toward zero", "away from zero", "up", "down", or
+        "stochastic": up or down at random, so that the expected value is the number itself, even below the smallest number of the
+        dtype. By default casts to floats round to nearest, and casts of floats to integers toward zero.
+    saturate : bool, optional
+        True: numbers that are too large become the largest one, and NaN becomes 0 in an integer dtype. By default they become
+        infinity or NaN where the dtype has it, and wrap around in integer dtypes.
+    bits : int
+        The number of random bits of "stochastic", 1 to 32. With 8 bits, numbers that are rounded up in less than one of 256 cases
+        are biased.
     key : key, optional
         For "stochastic": a key as for the functions of ``wf.random``. By default the hidden state of ``wf.random`` is used.
 
@@ -54,7 +61,7 @@ def astype(
     ------
     DTypeError, ValueError
         The dtype is unknown, or ``casting`` forbids it; complex numbers would lose their imaginary parts (use ``wf.real(x)``);
-        the device or the rounding is unknown, or a rounding is given for a dtype that is no float.
+        the device or the rounding is unknown, or the dtype is bool or complex.
 
     >>> wf.astype(wf.array([1.9, -1.9]), wf.int32).tolist()
     [1, -1]
@@ -62,15 +69,16 @@ def astype(
     layout(order, "astype")
     if device is not None:
         return create_on_device(
-            "astype", device, partial(astype, rounding=rounding, key=key), x, dtype, order, casting, subok, copy
+            "astype", device, partial(astype, rounding=rounding, saturate=saturate, bits=bits, key=key), x, dtype, order, casting,
+            subok, copy,
         )
     form = parse_dtype(dtype)
     if casting != "unsafe":
         cast_by(casting, node(x, "astype"), form, "astype", "x")
-    if rounding != "nearest":
-        from weft.functions.random.state import rounded
+    if rounding is not None or saturate is not None:
+        from weft.functions.random.rounding import round_cast
 
-        return wrap_like(x, rounded(node(x, "astype"), form, rounding, key))
+        return wrap_like(x, round_cast(node(x, "astype"), form, rounding, saturate, bits, key))
     if not isinstance(x, Array) or x.weak:
         return wrap_like(x, convert_for_write(x, form, "astype", "x"))
     value = x.node

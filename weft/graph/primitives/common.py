@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import FROM_NUMPY
+from weft.dtypes.rounding import converted
 from weft.graph.node import Cost, Node
 from weft.graph.primitives.call import broadcast_to, call, permute, reshape
 
@@ -67,7 +68,7 @@ def compute_in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarra
                 return np.asarray(fn(*arrays, **params))
             wide = [a.astype(f.computed.numpy) if f is not None and f.narrow else a for a, f in zip(arrays, formats, strict=True)]
             out = np.asarray(fn(*wide, **params))
-            return out.astype(narrow.numpy) if out.dtype == narrow.computed.numpy else out
+            return converted(out, narrow.numpy) if out.dtype == narrow.computed.numpy else out
 
     return reference
 

@@ -128,6 +128,15 @@ def cast(g: Node, out: Node, x: Node, dtype: Format) -> tuple[Node | None]:
     return (c.cast(g, x.dtype) if x.dtype in FLOATS and dtype in FLOATS else None,)
 
 
+def round_to(g: Node, out: Node, x: Node, dtype: Format, mode: str) -> One:
+    """The derivative of rounding: that of the identity."""
+    return (c.cast(g, x.dtype),)
+
+
+def round_stochastic(g: Node, out: Node, x: Node, word: Node, dtype: Format, bits: int) -> tuple[Node, None]:
+    return c.cast(g, x.dtype), None
+
+
 def identity(g: Node, out: Node, x: Node) -> One:
     return (g,)
 

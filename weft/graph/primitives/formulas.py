@@ -182,8 +182,15 @@ def log10(m: Any, x: Any) -> Any:
 
 
 def nextafter(m: Any, x: Any, y: Any) -> Any:
-    """Step the integer with the float's bits. Storage-only formats are not widened."""
-    ints = x.dtype.integer
+    """Step the integer with the float's bits. Formats whose bits are not in the order of the numbers step in the wider one, and
+    are rounded up or down from there."""
+    form = x.dtype
+    if form.bits < 8 * form.bytes or form.special in ("fnuz", "scale"):
+        wx, wy = m.cast(x, form.computed), m.cast(y, form.computed)
+        step = nextafter(m, wx, wy)
+        beyond = m.select(m.gt(wy, wx), m.made("round_up", (step,), form), m.made("round_down", (step,), form))
+        return m.select(m.eq(wx, wy), y, m.select(m.ne(wx, wx), x, beyond))
+    ints = form.integer
     bx, by = m.bitcast(x, ints), m.bitcast(y, ints)
     zero, one, magnitude = m.const(0, bx), m.const(1, bx), m.const(ints.greatest, bx)
     wx, wy = m.cast(x, x.dtype.computed), m.cast(y, y.dtype.computed)
@@ -202,6 +209,17 @@ def where(m: Any, c: Any, x: Any, y: Any) -> Any:
 
 def cast(m: Any, x: Any, dtype: Format) -> Any:
     return m.cast(x, dtype)
+
+
+def round_to(m: Any, x: Any, dtype: Format, mode: str) -> Any:
+    return m.made(f"round_{mode}", (m.cast(x, x.dtype.computed),), dtype)
+
+
+def round_stochastic(m: Any, x: Any, word: Any, dtype: Format, bits: int) -> Any:
+    if bits < 32:  # the first bits of the word; the middle of the numbers that the others would make
+        word = getattr(m, "and")(word, m.const((1 << 32) - (1 << 32 - bits), word))
+        word = getattr(m, "or")(word, m.const(1 << 31 - bits, word))
+    return m.made("round_stochastic", (m.cast(x, x.dtype.computed), word), dtype)
 
 
 def bitcast(m: Any, x: Any, dtype: Format) -> Any:

@@ -13,7 +13,8 @@ from weakref import WeakSet
 
 import numpy as np
 
-from weft.dtypes.formats import COMPLEX, Format, scalar
+from weft.dtypes.formats import COMPLEX, Format
+from weft.dtypes.rounding import scalar
 from weft.errors import ShapeError, format_bytes
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.source_lines import find_user_function, user_frame

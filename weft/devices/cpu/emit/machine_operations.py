@@ -8,13 +8,11 @@ from collections.abc import Callable
 from weft.devices.cpu.emit.math import function, libm
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.philox import random_word
-from weft.devices.cpu.emit.storage_formats import bitcast, cast, round_to_storage
+from weft.devices.cpu.emit.storage_formats import bitcast, cast, round_to_storage, round_with_mode
 from weft.devices.cpu.emit.types import llvm_type
 from weft.dtypes.formats import FLOATS, Format
-from weft.kernel.ir import Value
+from weft.kernel.ir import Value, is_exact
 
-# operations whose results need no rounding to a storage-only dtype
-_EXACT = frozenset(("neg", "abs", "min", "max", "copysign", "floor", "ceil", "trunc", "rint", "select"))
 _COMPARE = {
     "eq": ("oeq", "eq", "eq"), "ne": ("une", "ne", "ne"), "lt": ("olt", "slt", "ult"),
     "le": ("ole", "sle", "ule"), "gt": ("ogt", "sgt", "ugt"), "ge": ("oge", "sge", "uge"),
@@ -38,6 +36,8 @@ def emit_machine_operation(o: Ops, v: Value, args: list[str]) -> str:
         return o.select(args[0], llvm_type(v.dtype), args[1], args[2])
     if op == "cast":
         return cast(o, args[0], v.args[0].dtype, v.dtype)
+    if op.startswith("round_"):
+        return round_with_mode(o, args[0], v.args[0].dtype, v.dtype, op.removeprefix("round_"), *args[1:])
     if op == "bitcast":
         return bitcast(o, args[0], v.args[0].dtype, v.dtype)
     if op == "philox":
@@ -48,7 +48,7 @@ def emit_machine_operation(o: Ops, v: Value, args: list[str]) -> str:
         return o.cmp(word, llvm_type(dtype), *args)
     if dtype in FLOATS:
         out = _float_op(o, op, llvm_type(dtype), args, v)
-        return round_to_storage(o, out, dtype) if dtype.narrow and op not in _EXACT else out
+        return round_to_storage(o, out, dtype) if dtype.narrow and not is_exact(op, dtype) else out
     if dtype.kind == "bool":
         return _bool_op(o, op, args)
     return _int_op(o, op, dtype, args)

@@ -13,6 +13,7 @@ from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function
 from weft.devices.cpu.emit.types import cell_type, float_text, literal, llvm_type, memory_type, splat_text, wide
 from weft.dtypes.formats import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOATS, UINT8, UINT32, UINT64, Format
+from weft.dtypes.rounding import decode, encode
 
 
 def from_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
@@ -30,6 +31,8 @@ def from_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str
 
 def to_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
     """Convert a register value to its memory type."""
+    if (code := f.codes.get((name, dtype))) is not None:
+        return code if dtype is not FLOAT16 else f.let(f"bitcast {wide('i16', lanes)} {code} to {wide('half', lanes)}")
     if dtype is BOOL:
         return f.let(f"zext {wide('i1', lanes)} {name} to {wide('i8', lanes)}")
     if dtype is FLOAT16:
@@ -80,6 +83,8 @@ def round_to_storage(o: Ops, x: str, dtype: Format) -> str:
     """Round a float to a narrow format (nearest, ties to even; NaN stays NaN). The result is still a float."""
     if dtype == FLOAT16:
         return o.convert("fpext", "half", o.convert("fptrunc", "float", x, "half"), "float")
+    if dtype.exponent == 8 and dtype is not BFLOAT16 or dtype.computed is not FLOAT32:
+        return round_with_mode(o, x, dtype.computed, dtype, "nearest")
     if dtype is not BFLOAT16:
         return round_by_addition(o, x, dtype)
     bits = o.convert("bitcast", "float", x, "i32")
@@ -162,7 +167,7 @@ def bitcast(o: Ops, x: str, source: Format, target: Format) -> str:
         x, source = o.convert("zext", "i1", x, "i8"), UINT8
     s = llvm_type(source)
     if source.narrow:
-        x, s = storage_bits(o, x, source), f"i{source.bits}"
+        x, s = storage_bits(o, x, source), f"i{8 * source.bytes}"
     if target is BOOL:
         return o.cmp("ne", "i8", x, o.c("i8", 0))
     if target.narrow:
@@ -193,7 +198,7 @@ def round_by_addition(o: Ops, x: str, form: Format) -> str:
     size = o.op("and", "i32", bits, o.c("i32", _MAGNITUDE))
     sign = o.op("xor", "i32", bits, size)
     power = o.op("and", "i32", size, o.c("i32", _INFINITE))
-    low, high = (o.c("i32", _power_bits(p)) for p in (1 - form.bias, form.bias + 2))
+    low, high = (o.c("i32", _power_bits(p)) for p in (1 - form.bias, (1 << form.exponent) - form.bias + 1))
     power = o.select(o.cmp("ult", "i32", power, low), "i32", low, power)
     power = o.select(o.cmp("ugt", "i32", power, high), "i32", high, power)  # larger numbers overflow in any case
     addend = o.convert("bitcast", "i32", o.op("add", "i32", power, o.c("i32", FLOAT32.mantissa - form.mantissa << 23)), "float")
@@ -202,22 +207,41 @@ def round_by_addition(o: Ops, x: str, form: Format) -> str:
     rounded = o.convert("bitcast", "float", rounded, "i32")
     over = o.cmp("sgt", "i32", rounded, o.c("i32", _number_bits(form.largest)))
     is_nan = o.cmp("sgt", "i32", rounded, o.c("i32", _INFINITE))
-    rounded = o.select(over, "i32", o.c("i32", _NAN if form.finite else _INFINITE), rounded)
-    rounded = rounded if form.finite else o.select(is_nan, "i32", o.c("i32", _NAN), rounded)
+    beyond = _NAN if form.overflow != form.overflow else _INFINITE if form.overflow == np.inf else _number_bits(form.largest)
+    rounded = o.select(over, "i32", o.c("i32", beyond), rounded)
+    if form.special == "fnuz":
+        sign = o.select(o.cmp("eq", "i32", rounded, o.c("i32", 0)), "i32", o.c("i32", 0), sign)
+    elif form.special == "finite":  # NaN becomes -0
+        rounded = o.select(is_nan, "i32", o.c("i32", 0), rounded)
+        sign = o.select(is_nan, "i32", o.c("i32", -(1 << 31)), sign)
+    if beyond != _NAN and form.special != "finite":
+        rounded = o.select(is_nan, "i32", o.c("i32", _NAN), rounded)
     return o.convert("bitcast", "i32", o.op("or", "i32", rounded, sign), "float")
 
 
-class _Bits:
-    """Short names for operations on 32-bit integers and their floats."""
+class RegisterBits:
+    """LLVM's arithmetic on integers of the size of ``form``, float32 or float64, for the formulas of ``weft.dtypes.rounding``."""
 
-    def __init__(self, f: Function, lanes: int | None) -> None:
-        self.f, self.lanes, self.type_, self.float_ = f, lanes, wide("i32", lanes), wide("float", lanes)
+    def __init__(self, f: Function, form: Format, lanes: int | None) -> None:
+        self.f, self.form, self.lanes, self._type = f, form, lanes, f"i{form.bits}"
+        self.type_, self.float_ = wide(self._type, lanes), wide(llvm_type(form), lanes)
+
+    def c(self, x: int | str) -> str:
+        if isinstance(x, str):
+            return x
+        return splat_text(self._type, str(x - (1 << self.form.bits) if x >> self.form.bits - 1 else x), self.lanes)
 
     def i(self, word: str, a: str, b: str | int) -> str:
-        return self.f.let(f"{word} {self.type_} {a}, {self.c(b) if isinstance(b, int) else b}")
+        return self.f.let(f"{word} {self.type_} {a}, {self.c(b)}")
 
-    def c(self, value: int) -> str:
-        return splat_text("i32", str(value), self.lanes)
+    def where(self, word: str, a: str, b: str | int, then: str | int, other: str | int) -> str:
+        bit = self.f.let(f"icmp {word} {self.type_} {a}, {self.c(b)}", "c")
+        return self.f.let(f"select {wide('i1', self.lanes)} {bit}, {self.type_} {self.c(then)}, {self.type_} {self.c(other)}")
+
+    def count(self, x: str, exponent: int) -> str:
+        whole = self.f.let(f"uitofp {self.type_} {x} to {self.float_}")
+        weight = splat_text(llvm_type(self.form), float_text(2.0**exponent), self.lanes)
+        return self.bits(self.f.let(f"fmul {self.float_} {whole}, {weight}"))
 
     def bits(self, x: str) -> str:
         return self.f.let(f"bitcast {self.float_} {x} to {self.type_}")
@@ -225,51 +249,35 @@ class _Bits:
     def real(self, x: str) -> str:
         return self.f.let(f"bitcast {self.type_} {x} to {self.float_}")
 
-    def plus(self, word: str, x: str, exponent: int) -> str:
-        """Emit the sum of (or difference from) a float and a power of two."""
-        return self.f.let(f"{word} {self.float_} {x}, {splat_text('float', float_text(2.0**exponent), self.lanes)}")
 
-    def where(self, word: str, a: str, b: int, then: str | int, other: str | int) -> str:
-        bit = self.f.let(f"icmp {word} {self.type_} {a}, {self.c(b)}", "c")
-        then, other = (self.c(x) if isinstance(x, int) else x for x in (then, other))
-        return self.f.let(f"select {wide('i1', self.lanes)} {bit}, {self.type_} {then}, {self.type_} {other}")
-
-
-def encoded(f: Function, x: str, form: Format, lanes: int | None) -> str:
-    """Return the memory bits, as an integer, of a float that is already rounded to the format."""
-    b = _Bits(f, lanes)
-    bits = b.bits(x)
-    size = b.i("and", bits, _MAGNITUDE)
-    first = FLOAT32.mantissa - form.mantissa
-    normal = b.i("sub", b.i("lshr", size, first), FLOAT32.bias - form.bias << form.mantissa)
-    counted = b.bits(b.plus("fadd", b.real(size), 1 - form.bias + first))  # low bits count multiples of the smallest subnormal
-    code = b.where("ult", size, _power_bits(1 - form.bias), counted, normal)
-    top, most = (1 << form.exponent) - 1 << form.mantissa, (1 << form.bits - 1) - 1
-    special: str | int = most
-    if not form.finite:
-        special = b.where("eq", size, _INFINITE, top, top | 1 << form.mantissa - 1)
-    code = b.i("and", b.where("uge", size, _INFINITE, special, code), most)
-    sign = b.i("and", b.i("lshr", bits, 32 - form.bits), 1 << form.bits - 1)
-    return f.let(f"trunc {b.type_} {b.i('or', code, sign)} to {wide(f'i{form.bits}', lanes)}")
+def encoded(f: Function, x: str, form: Format, lanes: int | None, mode: str = "zero") -> str:
+    """Return the memory bits, as an integer, of a number that is already rounded to the format, or that ``mode`` rounds."""
+    b = RegisterBits(f, form.computed, lanes)
+    return _resized(f, encode(b, b.bits(x), form, mode), b.form.bits, 8 * form.bytes, lanes)
 
 
 def decode_bits(f: Function, code: str, form: Format, lanes: int | None) -> str:
-    """Return the float that bits in memory represent."""
-    b = _Bits(f, lanes)
-    code = f.let(f"zext {wide(f'i{form.bits}', lanes)} {code} to {b.type_}")
-    most = (1 << form.bits - 1) - 1
-    size = b.i("and", code, most)
-    sign = b.i("shl", b.i("xor", code, size), 32 - form.bits)
-    shifted = b.i("shl", size, FLOAT32.mantissa - form.mantissa)
-    bits = b.i("add", shifted, FLOAT32.bias - form.bias << 23)
-    biased = b.real(b.i("add", shifted, _power_bits(1 - form.bias)))  # plus the smallest normal
-    bits = b.where("ult", size, 1 << form.mantissa, b.bits(b.plus("fsub", biased, 1 - form.bias)), bits)
-    top = (1 << form.exponent) - 1 << form.mantissa
-    if form.finite:
-        bits = b.where("eq", size, most, _NAN, bits)
-    else:
-        bits = b.where("uge", size, top, b.where("eq", size, top, _INFINITE, _NAN), bits)
-    return b.real(b.i("or", bits, sign))
+    """Return the number that bits in memory represent."""
+    b = RegisterBits(f, form.computed, lanes)
+    return b.real(decode(b, _resized(f, code, 8 * form.bytes, b.form.bits, lanes), form))
+
+
+def _resized(f: Function, x: str, source: int, target: int, lanes: int | None) -> str:
+    """Convert an unsigned integer of ``source`` bits to ``target`` bits."""
+    if source == target:
+        return x
+    return f.let(f"{'zext' if source < target else 'trunc'} {wide(f'i{source}', lanes)} {x} to {wide(f'i{target}', lanes)}")
+
+
+def round_with_mode(o: Ops, x: str, source: Format, form: Format, mode: str, word: str | None = None) -> str:
+    """Round a float to a smaller one. word : for "stochastic", 32 random bits, an i32"""
+    b = RegisterBits(o.f, source, o.lanes)
+    word = None if word is None else _resized(o.f, word, 32, source.bits, o.lanes)
+    code = encode(b, b.bits(x), form, mode, word)
+    b = RegisterBits(o.f, form.computed, o.lanes)
+    out = b.real(decode(b, _resized(o.f, code, source.bits, b.form.bits, o.lanes), form))
+    o.f.codes[out, form] = _resized(o.f, code, source.bits, 8 * form.bytes, o.lanes)
+    return out
 
 
 def _power_bits(exponent: int) -> int:
@@ -278,8 +286,5 @@ def _power_bits(exponent: int) -> int:
 
 
 def _number_bits(number: float) -> int:
-    """Return the float bits of a positive number of a narrow format."""
-    fraction, exponent = number, 0
-    while fraction >= 2:
-        fraction, exponent = fraction / 2, exponent + 1
-    return _power_bits(exponent) + int((fraction - 1) * 2**23)
+    """Return the float bits of a number."""
+    return int(np.float32(number).view(np.int32))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from weft.devices.cpu.emit.types import mangle, wide
 
@@ -21,6 +22,7 @@ class Function:
         self.attributes = attributes
         self.lines: list[str] = []
         self.allocas: list[str] = []
+        self.codes: dict[Any, str] = {}  # by name of a rounded number and format: the name of its bits in memory
         self._next = 0
         self._variables: set[str] = set()  # the locals that are not arrays
         self._loops: list[_Loop] = []

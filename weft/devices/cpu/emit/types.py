@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, FLOAT16, FLOATS, Format, converted
+from weft.dtypes.formats import BOOL, FLOAT16, FLOATS, Format
+from weft.dtypes.rounding import converted
 
 
 @cache
@@ -30,7 +31,7 @@ def memory_type(dtype: Format) -> str:
     """Return the scalar LLVM type of a dtype in memory."""
     if dtype is FLOAT16:
         return "half"
-    return f"i{dtype.bits}" if dtype is BOOL or dtype.narrow else llvm_type(dtype)
+    return f"i{8 * dtype.bytes}" if dtype is BOOL or dtype.narrow else llvm_type(dtype)
 
 
 def cell_type(type_: str) -> str:

@@ -82,7 +82,7 @@ def _unchanged_since(start: float, second: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _sources() -> list[Path]:
-    files = [_PACKAGE / "dtypes" / "formats.py", _PACKAGE / "graph" / "primitives" / "philox.py"]
+    files = [_PACKAGE / name for name in ("dtypes/formats.py", "dtypes/rounding.py", "graph/primitives/philox.py")]
     for folder in (_PACKAGE / "kernel", _PACKAGE / "devices" / "cpu"):
         files += sorted(folder.rglob("*.py"))
     return files

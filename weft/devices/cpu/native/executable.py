@@ -22,7 +22,7 @@ from weft.devices.cpu.native.loops import Descriptor, Part, Place, PythonLoop, d
 from weft.devices.cpu.native.slots import Slots, aligned, nbytes
 from weft.devices.cpu.native.threads import Pool
 from weft.devices.steps import run_host_step
-from weft.dtypes.formats import scalar
+from weft.dtypes.rounding import scalar
 from weft.errors import format_bytes
 from weft.schedule.program import Call, Copy, HostCall, Loop, Program, calls, find_hosts
 

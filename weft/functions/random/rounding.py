@@ -1,0 +1,73 @@
+"""Casts with a rounding mode, and casts that saturate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, FLOATS, INTEGERS, UINT32, Format, holds
+from weft.dtypes.rounding import MODES
+from weft.errors import DTypeError
+from weft.functions.random.state import open_words
+from weft.functions.support.arguments import Node, cast, number, op
+from weft.graph.primitives.table import constant
+
+
+def round_cast(value: Node, form: Format, rounding: str | None, saturate: bool | None, bits: int, key: Any) -> Node:
+    """Cast ``value`` as ``astype`` does. rounding None : to nearest for floats, toward zero for integers"""
+    if rounding is not None and rounding not in MODES:
+        raise ValueError(f"astype: rounding={rounding!r} must be one of {', '.join(map(repr, MODES))}")
+    if type(bits) is not int or not 1 <= bits <= 32:
+        raise ValueError(f"astype: bits={bits!r} must be an integer from 1 to 32, the random bits of a number")
+    if form is BOOL or form in COMPLEX or value.dtype in COMPLEX:
+        raise DTypeError(f"astype: rounding= and saturate= are for casts to floats and integers, not of {value.dtype} to {form}")
+    if saturate is False and form in FLOATS and form.overflow == form.largest:
+        raise DTypeError(f"astype: {form} has no value for numbers that are too large: saturate=False is not possible")
+    x = value if value.dtype in FLOATS else cast(value, FLOAT32 if holds(FLOAT32, value.dtype) else FLOAT64)
+    if form in INTEGERS:
+        return _to_integer(value, x, form, rounding or "toward zero", bool(saturate), bits, key)
+    if saturate and form.largest < x.dtype.greatest:
+        x = cast(x, x.dtype.computed)
+        x = op("maximum", op("minimum", x, number(form.largest, x.dtype)), number(-form.largest, x.dtype))
+    if rounding in (None, "nearest") or holds(form, value.dtype):
+        return cast(x, form)
+    if rounding == "stochastic":
+        return op("round_stochastic", x, open_words(key, "astype").take(x.shape), dtype=form, bits=bits)
+    return op("round_to", x, dtype=form, mode=MODES[rounding])
+
+
+def _to_integer(value: Node, x: Node, form: Format, rounding: str, saturate: bool, bits: int, key: Any) -> Node:
+    """Round floats to integers. x : ``value`` as a float"""
+    if value.dtype not in FLOATS:
+        least, greatest = max(form.least, value.dtype.least), min(form.greatest, value.dtype.greatest)
+        if saturate and value.dtype is not BOOL:
+            value = op("minimum", op("maximum", value, constant(least, value.dtype)), constant(greatest, value.dtype))
+        return cast(value, form)
+    x = cast(x, x.dtype.computed)
+    if rounding == "stochastic":
+        low = op("floor", x)
+        part = cast(op("multiply", op("subtract", x, low), number(2.0**32, x.dtype)), UINT32)
+        word = open_words(key, "astype").take(x.shape)
+        if bits < 32:
+            word = op("bitwise_and", word, constant((1 << 32) - (1 << 32 - bits), UINT32))
+            word = op("bitwise_or", word, constant(1 << 31 - bits, UINT32))
+        x = op("add", low, cast(op("less", word, part), x.dtype))
+    elif rounding in ("away from zero", "nearest away"):
+        size = op("abs", x)
+        if rounding == "nearest away":
+            low = op("floor", size)
+            half = op("greater_equal", op("subtract", size, low), number(0.5, x.dtype))
+            x = op("copysign", op("add", low, cast(half, x.dtype)), x)
+        else:
+            x = op("copysign", op("ceil", size), x)
+    else:
+        x = op({"nearest": "round", "toward zero": "trunc", "up": "ceil", "down": "floor"}[rounding], x)
+    if not saturate:
+        return cast(x, form)
+    x = op("where", op("isnan", x), number(0.0, x.dtype), x)
+    most = float(x.dtype.numpy.type(form.greatest))
+    if most > form.greatest:  # no number of this float format
+        most = float(np.nextafter(x.dtype.numpy.type(most), x.dtype.numpy.type(0)))
+    inside = op("minimum", op("maximum", x, number(float(form.least), x.dtype)), number(most, x.dtype))
+    return op("where", op("greater", x, number(most, x.dtype)), constant(form.greatest, form), cast(inside, form))
