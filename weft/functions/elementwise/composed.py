@@ -21,19 +21,7 @@ from weft.functions.elementwise.ufuncs import add, equal, isnan, logical_and, lo
 from weft.functions.indexing.where import where as choose
 from weft.functions.reductions.folds import all
 from weft.functions.support import arguments
-from weft.functions.support.arguments import (
-    Node,
-    axis_index,
-    cast,
-    floating,
-    node,
-    number,
-    op,
-    reshaped,
-    unbound,
-    whole,
-    wrap_result,
-)
+from weft.functions.support.arguments import Node, cast, floating, node, number, op, reshaped, unbound, whole, wrap_result
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
 from weft.process.docstrings import complete_module
@@ -364,7 +352,7 @@ def sort_complex(a: Any) -> Array:
     [(1+0j), (2+0j), (3+0j), (5+0j), (6+0j)]
     """
     value = node(a, "sort_complex", "a")
-    axis = axis_index(-1, len(value.shape), "sort_complex")
+    axis = arguments.axis_index(-1, len(value.shape), "sort_complex")
     if value.dtype in COMPLEX:
         return wrap(op("sort", value, axis=axis) if value.size else value)
     short = value.dtype.kind in ("signed", "unsigned") and value.dtype.bits <= 16
