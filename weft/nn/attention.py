@@ -16,7 +16,7 @@ from weft.functions.indexing.where import where
 from weft.functions.random.state import open_words
 from weft.functions.shape.axes import broadcast_to
 from weft.functions.support.arguments import op
-from weft.nn.dropout import dropout
+from weft.nn.dropout import check_probability, dropout
 from weft.nn.init import xavier_uniform
 from weft.nn.linear import Linear, linear
 from weft.nn.module import Module
@@ -96,7 +96,7 @@ def compute_attention(
     """Return the result of attention. ``masks`` are like ``attn_mask`` of :func:`scaled_dot_product_attention`; all apply."""
     if not _skips_scores(name, is_causal, query, key, value):
         return compute_attention_and_weights(name, query, key, value, masks, dropout_p, is_causal, scale)[0]
-    _check_dropout(name, dropout_p)
+    check_probability(name, dropout_p, "dropout_p")
     lead = _leading_shape(name, query, key, value)
     rank = len(lead) + 2
     shape = (*lead, query.shape[-2], key.shape[-2])
@@ -143,7 +143,7 @@ def compute_attention_and_weights(
     scale: float | None = None,
 ) -> tuple[Array, Array]:
     """Return (result, weights), computed with all scores stored; masks as in :func:`compute_attention`."""
-    _check_dropout(name, dropout_p)
+    check_probability(name, dropout_p, "dropout_p")
     dtype = query.dtype
     if dtype.itemsize < 4:
         query, key, value = (a.astype(FLOAT32) for a in (query, key, value))
@@ -193,11 +193,6 @@ def _check_mask(name: str, mask: Array, shape: tuple[int, ...]) -> None:
     pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
     if mask.ndim > len(shape) or any(m not in (1, n) for m, n in pairs):
         raise ShapeError(f"{name}: a mask of shape {mask.shape} does not broadcast to the scores, {shape}")
-
-
-def _check_dropout(name: str, p: float) -> None:
-    if not isinstance(p, int | float | np.number) or not 0.0 <= p <= 1.0:
-        raise ValueError(f"{name}: dropout_p must lie between 0 and 1, not {p!r}")
 
 
 def _heads(name: str, query: Array, a: Array) -> int:
@@ -256,8 +251,7 @@ class MultiHeadAttention(Module):
         )
         if embed_dim % num_heads:
             raise ShapeError(f"MultiHeadAttention: embed_dim={embed_dim} must be a multiple of num_heads={num_heads}")
-        if not 0.0 <= dropout <= 1.0:
-            raise ValueError(f"MultiHeadAttention: dropout must lie between 0 and 1, not {dropout}")
+        check_probability("MultiHeadAttention", dropout, "dropout")
         self.embed_dim, self.num_heads, self.dropout, self.kdim, self.vdim = embed_dim, num_heads, dropout, kdim, vdim
         self.packed, self.has_bias = kdim == vdim == embed_dim, bool(bias)
         if self.packed:
