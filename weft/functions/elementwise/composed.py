@@ -86,9 +86,8 @@ def _merge_names(bound: Any, other: Any, name: str) -> Any:
 
 def _drop_unreachable(value: Node, bound: Any, name: str) -> Any:
     """Return a bound, or None if every element of the dtype satisfies it."""
-    if is_int(bound):
-        if bound <= value.dtype.least if name == "min" else bound >= value.dtype.greatest:
-            return None
+    if is_int(bound) and (bound <= value.dtype.least if name == "min" else bound >= value.dtype.greatest):
+        return None
     return bound
 
 
