@@ -81,8 +81,7 @@ def scaled_dot_product_attention(
         return compute_attention(name, query, key, value, masks, dropout_p, is_causal, scale)
     lead = (*_leading_shape(name, query_of, key_of, value_of)[:-2], heads)
     for k, mask in enumerate(masks):
-        masks[k] = mask = mask if isinstance(mask, Array) else asarray(mask)
-        _check_mask(name, mask, (*lead, length, key.shape[-2]))
+        masks[k] = mask = _check_mask(name, mask, (*lead, length, key.shape[-2]))
         if mask.ndim > 2:
             masks[k] = mask.reshape((*mask.shape[:-3], *((1, 1) if mask.shape[-3] == 1 else (-1, times)), *mask.shape[-2:]))
     out = compute_attention(name, query_of, key_of, value_of, masks, dropout_p, is_causal, scale)
@@ -111,8 +110,7 @@ def compute_attention(
         key, value = (broadcast_to(a, (*lead, *a.shape[-2:])) for a in (key, value))
     arguments = []
     for mask in masks:
-        mask = mask if isinstance(mask, Array) else asarray(mask)
-        _check_mask(name, mask, shape)
+        mask = _check_mask(name, mask, shape)
         arguments.append(mask.reshape((*(1,) * (rank - mask.ndim), *mask.shape)).node)
     keep = None
     if dropout_p:
@@ -153,8 +151,7 @@ def compute_attention_and_weights(
         length, keys = scores.shape[-2:]
         allowed = arange(length).reshape((length, 1)) >= arange(keys)
     for mask in masks:
-        mask = mask if isinstance(mask, Array) else asarray(mask)
-        _check_mask(name, mask, scores.shape)
+        mask = _check_mask(name, mask, scores.shape)
         if mask.dtype.kind == "b":
             allowed = mask if allowed is None else allowed & mask
         else:
@@ -187,12 +184,15 @@ def _check(name: str, query: Array, key: Array, value: Array) -> None:
         raise DTypeError(f"{name}: query, key and value must have one float dtype, not {dtypes}")
 
 
-def _check_mask(name: str, mask: Array, shape: tuple[int, ...]) -> None:
+def _check_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Array:
+    """Return the mask as an Array; raise if it does not fit scores of ``shape``."""
+    mask = mask if isinstance(mask, Array) else asarray(mask)
     if mask.dtype.kind in "iu":
         raise DTypeError(f"{name}: a mask must be bool or float, not {mask.dtype}: compare it with 0")
     pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
     if mask.ndim > len(shape) or any(m not in (1, n) for m, n in pairs):
         raise ShapeError(f"{name}: a mask of shape {mask.shape} does not broadcast to the scores, {shape}")
+    return mask
 
 
 def _heads(name: str, query: Array, a: Array) -> int:
