@@ -21,8 +21,7 @@ from weft.errors import DataError
 from weft.kernel.ir import MACHINE_OPERATIONS
 from weft.placement.choose import choose
 from weft.placement.device_figures import Machine, compared, pinned_machines
-from weft.placement.estimate import CPU_PRODUCT_SHARE, estimate, moved
-from weft.placement.work import work_of
+from weft.placement.estimate import CPU_PRODUCT_SHARE, estimate, moved, work_of
 from weft.schedule.build import build
 from weft.schedule.program import calls
 

@@ -16,17 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.array.convert import as_node, cast, is_foreign, iterate_items, numpy_node, read_foreign, refuse_subclass
-from weft.array.views import (
-    TracedStart,
-    ViewPath,
-    ViewStep,
-    inverse,
-    reshape_step,
-    view_dtype,
-    view_memory,
-    view_node,
-    write_along_path,
-)
+from weft.array.views import TracedStart, ViewPath, ViewStep, reshape_step, view_dtype, view_memory, view_node, write_along_path
 from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, INT64, INTEGERS, UINT64, Format
 from weft.eager import apply, policy, tiers
 from weft.eager.apply import bind
@@ -37,6 +27,7 @@ from weft.eager.policy import can_run_now
 from weft.eager.tiers import content
 from weft.errors import ShapeError, index_error, name_argument, name_called_function
 from weft.graph.node import Node, Shape, topological_order
+from weft.graph.primitives.common import inverse
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
 from weft.graph.primitives.shape import BROADCAST

@@ -23,6 +23,7 @@ from weft.eager.apply import bind
 from weft.eager.materialise import look, materialise
 from weft.eager.peek import memory_of
 from weft.graph.node import Node, Shape
+from weft.graph.primitives.common import inverse
 from weft.graph.primitives.shape import repeated
 from weft.graph.primitives.table import TABLE, constant, input_leaf
 from weft.graph.source_lines import user_frame
@@ -244,14 +245,6 @@ class _RunTimeSlice:
         """Return the permutation from the user's axes to those of the gather, which has the gathered axes first."""
         left = [axis for axis in range(len(self.shape)) if axis not in self.axes or axis in self.long]
         return tuple([left.index(axis) for axis in (*self.long, *[axis for axis in left if axis not in self.axes])])
-
-
-def inverse(axes: Sequence[int]) -> tuple[int, ...]:
-    """Return the permutation that undoes ``axes``."""
-    out = [0] * len(axes)
-    for position, axis in enumerate(axes):
-        out[axis] = position
-    return tuple(out)
 
 
 def compose_views(path: ViewPath, more: ViewPath) -> ViewPath:

@@ -35,9 +35,7 @@ class Entry(NamedTuple):
 def default_folder() -> Path:
     """Return ``$WEFT_CACHE``, else weft's folder in the user's cache folder."""
     setting = os.environ.get("WEFT_CACHE")
-    if setting:
-        return Path(setting)
-    return user_cache_folder() / "objects"
+    return Path(setting) if setting else user_cache_folder() / "objects"
 
 
 def encode(entry: Entry) -> bytes:

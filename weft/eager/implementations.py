@@ -89,10 +89,8 @@ def _run_numpy(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> N
     function = numpy_function(node)
     if type(function) is np.ufunc and not node.params:
         function(*operands, out=out)
-    elif node.op is BROADCAST:  # assignment broadcasts
-        out[...] = operands[0]
-    else:
-        out[...] = function(*operands, **node.params)
+    else:  # assignment broadcasts
+        out[...] = operands[0] if node.op is BROADCAST else function(*operands, **node.params)
 
 
 def _run_host(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from weft.graph.node import Node, topological_order
 from weft.graph.primitives import bind
 from weft.graph.primitives.batch_last import apply_batch_last
-from weft.graph.source_lines import ORIGIN
+from weft.graph.source_lines import ORIGIN, keep_origin
 
 Batched = tuple[Node, int | None]
 
@@ -34,14 +34,11 @@ def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched], batch_last: 
     [(<square float32[8,3]>, 0)]
     """
     done: dict[Node, Batched] = dict(mapping)
-    before = ORIGIN.where
-    try:
+    with keep_origin() as before:
         for node in topological_order(outputs, stop=frozenset(mapping)):
             if node not in done:
                 ORIGIN.where = node.where or before
                 done[node] = _batch_node(node, done, batch_last)
-    finally:
-        ORIGIN.where = before
     return [done[o] for o in outputs]
 
 

@@ -14,7 +14,7 @@ from weft.dtypes.formats import INEXACT
 from weft.graph.gradient import backward, pull_back
 from weft.graph.node import Node, topological_order
 from weft.graph.primitives.table import bind, input_leaf
-from weft.graph.source_lines import ORIGIN
+from weft.graph.source_lines import ORIGIN, keep_origin
 
 Dual = tuple[Node, Node | None]
 
@@ -47,14 +47,11 @@ def forward(outputs: Sequence[Node], tangents: Mapping[Node, Node]) -> tuple[lis
     """
     done: dict[Node, Dual] = {node: (node, t) for node, t in tangents.items()}
     loops: dict[Node, Callable[[int], Dual]] = {}
-    before = ORIGIN.where
-    try:
+    with keep_origin() as before:
         for node in topological_order(outputs, stop=frozenset(tangents)):
             if node not in tangents:
                 ORIGIN.where = node.where or before
                 done[node] = _step(node, done, loops)
-    finally:
-        ORIGIN.where = before
     return [done[o][0] for o in outputs], [done[o][1] for o in outputs]
 
 

@@ -9,7 +9,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape, topological_order
 from weft.graph.primitives.call import broadcast_to, call, full, reshape
 from weft.graph.primitives.common import zero_vjp
-from weft.graph.source_lines import ORIGIN, derived
+from weft.graph.source_lines import ORIGIN, derived, keep_origin
 
 
 def backward(
@@ -62,14 +62,11 @@ def backward(
             raise DTypeError(f"grad: a cotangent is {g.dtype.name} and its output {node.dtype.name}: they must be equal.")
         if node in reached:
             _accumulate(sums, node, broadcast_to(g, node.shape))
-    before = ORIGIN.where
-    try:
+    with keep_origin() as before:
         for node in reversed(order):
             if node in reached and node not in stop and (node in sums or node in loops):
                 ORIGIN.where = derived(node.where, "backward") or before
                 _step(node, sums, loops, reached)
-    finally:
-        ORIGIN.where = before
     return [sums[node] if node in sums else full(0, node.shape, node.dtype) for node in wrt]
 
 

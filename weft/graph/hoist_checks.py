@@ -18,7 +18,7 @@ from weft.graph.primitives.elementwise import ADD
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.shape import IOTA
 from weft.graph.simplify import splat
-from weft.graph.source_lines import ORIGIN
+from weft.graph.source_lines import ORIGIN, keep_origin
 
 MIN_HOIST_BYTES = 8 << 20
 
@@ -27,11 +27,8 @@ def hoist_checks(graph: Graph) -> Graph:
     """Return the graph with index checks moved in front of its loops where possible."""
     if not any(n.op is SCAN and any(i.op is IN_BOUNDS for i in every(n.params["body"].graph)) for n in graph.order):
         return graph
-    before = ORIGIN.where
-    try:
+    with keep_origin():
         return _hoist(graph)
-    finally:
-        ORIGIN.where = before
 
 
 def _hoist(graph: Graph) -> Graph:

@@ -18,7 +18,7 @@ from weft.graph.primitives.call import call, cast
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.kinds import BITS
 from weft.graph.primitives.shape import CONCAT
-from weft.graph.source_lines import ORIGIN
+from weft.graph.source_lines import ORIGIN, keep_origin
 
 Range = tuple[int, int]  # the least and the largest value, both inclusive
 Rule = Callable[[Node, Sequence[Range]], Range]
@@ -26,11 +26,8 @@ Rule = Callable[[Node, Sequence[Range]], Range]
 
 def remove_certain_checks(graph: Graph) -> Graph:
     """Return the graph without the ``in_bounds`` nodes, also in loops, whose indices are in range for any inputs."""
-    before = ORIGIN.where
-    try:
+    with keep_origin():
         return _remove_certain_checks(graph)
-    finally:
-        ORIGIN.where = before
 
 
 def _remove_certain_checks(graph: Graph, input_ranges: Sequence[Range | None] = ()) -> Graph:

@@ -47,11 +47,7 @@ def _apply_rules(node: Node) -> Node:
             return node
         if node.size == 0 and not node.op.outside_kernels and not (node.op.kind == "gather" and node.inputs[1].size):
             return _replacement(node, "broadcast_to", constant(0, node.dtype), shape=node.shape)  # its operands are not needed
-        replacement = None
-        for rule in _rules(node.op):
-            replacement = rule(node)
-            if replacement is not None:
-                break
+        replacement = next((r for r in (rule(node) for rule in _rules(node.op)) if r is not None), None)
         if replacement is None:
             return node
         node = replacement
@@ -144,8 +140,8 @@ def _spread_operand(node: Node) -> Node | None:
 
 def _cancel_involution(node: Node) -> Node | None:
     """Remove an operation applied twice that is its own inverse."""
-    inner = node.inputs[0]
-    return inner.inputs[0] if inner.op is node.op and inner.value is None and inner.dtype == inner.inputs[0].dtype else None
+    inner = _inner(node)
+    return inner.inputs[0] if inner and inner.dtype == inner.inputs[0].dtype else None
 
 
 def _inner(node: Node) -> Node | None:
@@ -200,9 +196,7 @@ def _slice_of_slice(node: Node) -> Node | None:
 def _move_splat(node: Node) -> Node | None:
     """Replace a move of a repeated constant by a repeated constant."""
     x = node.inputs[0]
-    if splat(x) is None:
-        return None
-    return _broadcast_like(node, x if x.op is CONSTANT else x.inputs[0])
+    return None if splat(x) is None else _broadcast_like(node, x if x.op is CONSTANT else x.inputs[0])
 
 
 def _drop_empty_operands(node: Node) -> Node | None:
@@ -257,9 +251,7 @@ def _where(node: Node) -> Node | None:
     if x is y and x.shape == node.shape:
         return x
     value = splat(condition)
-    if value is None:
-        return None
-    return _broadcast_like(node, x if value else y)
+    return None if value is None else _broadcast_like(node, x if value else y)
 
 
 _ELEMENTWISE: tuple[Rule, ...] = (_fold, _spread_operand)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,16 @@ ORIGIN = _Origins()
 _NUMPY = os.path.join(os.path.dirname(np.__file__ or ""), "")  # NumPy's frames are skipped: its caller is the user
 _OURS: dict[str, bool] = {}  # file name -> whether weft or NumPy owns it; a look-up is cheaper than comparing prefixes
 _PARTS: dict[str, str] = {}  # folder of a package -> the role of its functions
+
+
+@contextmanager
+def keep_origin() -> Iterator[Any]:
+    """Give the current ``ORIGIN.where``, and restore it at the end."""
+    before = ORIGIN.where
+    try:
+        yield before
+    finally:
+        ORIGIN.where = before
 
 
 def part(init: str, is_: str) -> None:
@@ -93,9 +105,7 @@ def _mark(frame: Any, layer: str) -> Any:
 
 def derived(where: Any, phase: str) -> Any:
     """Return the ``where`` of nodes that stand for a node at ``where`` in another phase, such as its derivative."""
-    if where is None:
-        return None
-    return (where[0], where[1], where[2] if len(where) > 2 else "", phase)
+    return None if where is None else (where[0], where[1], where[2] if len(where) > 2 else "", phase)
 
 
 def user_line(where: Any) -> str:

@@ -5,7 +5,7 @@ Equal expressions are one object, so Values form directed graphs. No function he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -185,31 +185,16 @@ def access_axes(access: Access) -> set[int]:
 
 def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
     """Return the axis ids and ("acc", id) that a value depends on. ``known`` caches results by identity."""
-    cached = known.get(id(value))
-    if cached is not None:
-        return cached
-    stack = [value]
-    while stack:
-        v = stack[-1]
-        if id(v) in known:
-            stack.pop()
-            continue
-        below = operands(v)
-        waiting = [a for a in below if id(a) not in known]
-        if waiting:
-            stack.extend(waiting)
-            continue
-        stack.pop()
-        result: set = set()
-        if v.op == "load":
-            result |= access_axes(v.attr)
-        elif v.op == "index":
-            result |= {a for a, _ in v.attr.terms}
-        elif v.op == "acc":
-            result.add(("acc", v.attr))
-        for a in below:
-            result |= known[id(a)]
-        known[id(v)] = frozenset(result)
+    if id(value) not in known:
+        for v in walk([value], known):
+            result: set = set().union(*[known[id(a)] for a in operands(v)])
+            if v.op == "load":
+                result |= access_axes(v.attr)
+            elif v.op == "index":
+                result |= {a for a, _ in v.attr.terms}
+            elif v.op == "acc":
+                result.add(("acc", v.attr))
+            known[id(v)] = frozenset(result)
     return known[id(value)]
 
 
@@ -268,9 +253,9 @@ def loads(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Acc
     return (v.attr for v in each(values, seen) if v.op == "load")
 
 
-def iterate_topmost(values: Iterable[Value], wanted: Callable[[Value], bool], seen: set[int] | None = None) -> Iterator[Value]:
+def iterate_topmost(values: Iterable[Value], wanted: Callable[[Value], bool]) -> Iterator[Value]:
     """Yield the topmost values for which ``wanted`` holds, and nothing below them."""
-    seen = set() if seen is None else seen
+    seen: set[int] = set()
     stack = list(values)
     while stack:
         v = stack.pop()
@@ -282,8 +267,8 @@ def iterate_topmost(values: Iterable[Value], wanted: Callable[[Value], bool], se
                 stack.extend(operands(v))
 
 
-def walk(values: list[Value]) -> list[Value]:
-    """Return all values below ``values``, operands first, each object once."""
+def walk(values: list[Value], known: Container[int] = ()) -> list[Value]:
+    """Return all values below ``values``, operands first, each once, without those whose ids are ``known`` and what is below."""
     seen: set[int] = set()
     order: list[Value] = []
     stack: list[Value | None] = list(reversed(values))  # a None on top of a value marks that its operands have been pushed
@@ -293,7 +278,7 @@ def walk(values: list[Value]) -> list[Value]:
             done = stack.pop()
             assert done is not None
             order.append(done)
-        elif id(v) not in seen:
+        elif id(v) not in seen and id(v) not in known:
             seen.add(id(v))
             below = operands(v)
             if below:

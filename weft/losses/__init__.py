@@ -90,10 +90,8 @@ def cross_entropy(
         counted = None if weight is None else where(is_target, weight, 0).sum(axis=axis)
         rows = rows if weight is None else rows * counted
     if label_smoothing:
-        if weight is None:  # the loss of a target spread evenly over all classes
-            even = total - shifted.mean(axis=axis)
-        else:
-            even = total * weight.mean() - (shifted * weight).mean(axis=axis)
+        # the loss of a target spread evenly over all classes
+        even = total - shifted.mean(axis=axis) if weight is None else total * weight.mean() - (shifted * weight).mean(axis=axis)
         rows = rows * (1.0 - label_smoothing) + (even if mass is None else even * mass) * label_smoothing
     if ignore_index is not None:
         is_counted = target != ignore_index

@@ -107,9 +107,7 @@ def _in_float32(f: F) -> F:
 
 
 def _float(x: Any) -> Array:
-    if isinstance(x, Array) and x.dtype.kind not in "iub":
-        return x
-    return wrap(floating(as_node(x)))
+    return x if isinstance(x, Array) and x.dtype.kind not in "iub" else wrap(floating(as_node(x)))
 
 
 @_activation("wf.array([-2.0, 0.0, 3.0])", "[0.0, 0.0, 1.0]", "McCulloch, Pitts: A logical calculus. 1943.", exact=True)

@@ -16,7 +16,7 @@ from weft.functions.indexing.where import where
 from weft.functions.random.state import open_words
 from weft.functions.shape.axes import broadcast_to
 from weft.functions.support.arguments import op
-from weft.nn.dropout import dropout
+from weft.nn.dropout import check_probability, dropout
 from weft.nn.init import xavier_uniform
 from weft.nn.linear import Linear, linear
 from weft.nn.module import Module
@@ -81,8 +81,7 @@ def scaled_dot_product_attention(
         return compute_attention(name, query, key, value, masks, dropout_p, is_causal, scale)
     lead = (*_leading_shape(name, query_of, key_of, value_of)[:-2], heads)
     for k, mask in enumerate(masks):
-        masks[k] = mask = mask if isinstance(mask, Array) else asarray(mask)
-        _check_mask(name, mask, (*lead, length, key.shape[-2]))
+        masks[k] = mask = _check_mask(name, mask, (*lead, length, key.shape[-2]))
         if mask.ndim > 2:
             masks[k] = mask.reshape((*mask.shape[:-3], *((1, 1) if mask.shape[-3] == 1 else (-1, times)), *mask.shape[-2:]))
     out = compute_attention(name, query_of, key_of, value_of, masks, dropout_p, is_causal, scale)
@@ -96,7 +95,7 @@ def compute_attention(
     """Return the result of attention. ``masks`` are like ``attn_mask`` of :func:`scaled_dot_product_attention`; all apply."""
     if not _skips_scores(name, is_causal, query, key, value):
         return compute_attention_and_weights(name, query, key, value, masks, dropout_p, is_causal, scale)[0]
-    _check_dropout(name, dropout_p)
+    check_probability(name, dropout_p, "dropout_p")
     lead = _leading_shape(name, query, key, value)
     rank = len(lead) + 2
     shape = (*lead, query.shape[-2], key.shape[-2])
@@ -111,8 +110,7 @@ def compute_attention(
         key, value = (broadcast_to(a, (*lead, *a.shape[-2:])) for a in (key, value))
     arguments = []
     for mask in masks:
-        mask = mask if isinstance(mask, Array) else asarray(mask)
-        _check_mask(name, mask, shape)
+        mask = _check_mask(name, mask, shape)
         arguments.append(mask.reshape((*(1,) * (rank - mask.ndim), *mask.shape)).node)
     keep = None
     if dropout_p:
@@ -143,7 +141,7 @@ def compute_attention_and_weights(
     scale: float | None = None,
 ) -> tuple[Array, Array]:
     """Return (result, weights), computed with all scores stored; masks as in :func:`compute_attention`."""
-    _check_dropout(name, dropout_p)
+    check_probability(name, dropout_p, "dropout_p")
     dtype = query.dtype
     if dtype.itemsize < 4:
         query, key, value = (a.astype(FLOAT32) for a in (query, key, value))
@@ -153,8 +151,7 @@ def compute_attention_and_weights(
         length, keys = scores.shape[-2:]
         allowed = arange(length).reshape((length, 1)) >= arange(keys)
     for mask in masks:
-        mask = mask if isinstance(mask, Array) else asarray(mask)
-        _check_mask(name, mask, scores.shape)
+        mask = _check_mask(name, mask, scores.shape)
         if mask.dtype.kind == "b":
             allowed = mask if allowed is None else allowed & mask
         else:
@@ -187,17 +184,15 @@ def _check(name: str, query: Array, key: Array, value: Array) -> None:
         raise DTypeError(f"{name}: query, key and value must have one float dtype, not {dtypes}")
 
 
-def _check_mask(name: str, mask: Array, shape: tuple[int, ...]) -> None:
+def _check_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Array:
+    """Return the mask as an Array; raise if it does not fit scores of ``shape``."""
+    mask = mask if isinstance(mask, Array) else asarray(mask)
     if mask.dtype.kind in "iu":
         raise DTypeError(f"{name}: a mask must be bool or float, not {mask.dtype}: compare it with 0")
     pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
     if mask.ndim > len(shape) or any(m not in (1, n) for m, n in pairs):
         raise ShapeError(f"{name}: a mask of shape {mask.shape} does not broadcast to the scores, {shape}")
-
-
-def _check_dropout(name: str, p: float) -> None:
-    if not isinstance(p, int | float | np.number) or not 0.0 <= p <= 1.0:
-        raise ValueError(f"{name}: dropout_p must lie between 0 and 1, not {p!r}")
+    return mask
 
 
 def _heads(name: str, query: Array, a: Array) -> int:
@@ -256,8 +251,7 @@ class MultiHeadAttention(Module):
         )
         if embed_dim % num_heads:
             raise ShapeError(f"MultiHeadAttention: embed_dim={embed_dim} must be a multiple of num_heads={num_heads}")
-        if not 0.0 <= dropout <= 1.0:
-            raise ValueError(f"MultiHeadAttention: dropout must lie between 0 and 1, not {dropout}")
+        check_probability("MultiHeadAttention", dropout, "dropout")
         self.embed_dim, self.num_heads, self.dropout, self.kdim, self.vdim = embed_dim, num_heads, dropout, kdim, vdim
         self.packed, self.has_bias = kdim == vdim == embed_dim, bool(bias)
         if self.packed:

@@ -37,16 +37,16 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Array:
     >>> wf.nn.dropout(wf.ones(4), p=0.5, training=False).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    _check_probability("dropout", p)
+    check_probability("dropout", p)
     x = asarray(x)
     return _drop(x, p, x.shape) if training else x
 
 
-def _check_probability(function: str, p: Any) -> None:
+def check_probability(function: str, p: Any, argument: str = "p") -> None:
     if isinstance(p, str) or not hasattr(type(p), "__float__"):
-        raise TypeError(f"{function}: p must be a number between 0 and 1, not {short(p)}")
+        raise TypeError(f"{function}: {argument} must be a number between 0 and 1, not {short(p)}")
     if not 0.0 <= p <= 1.0:
-        raise ValueError(f"{function}: p must lie between 0 and 1, not {p}")
+        raise ValueError(f"{function}: {argument} must lie between 0 and 1, not {p}")
 
 
 def _drop(x: Array, p: float, shape: tuple[int, ...]) -> Array:
@@ -68,7 +68,7 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
-        _check_probability(type(self).__name__, p)
+        check_probability(type(self).__name__, p)
         self.p = p
 
     def forward(self, x: Any) -> Array:

@@ -14,7 +14,7 @@ from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray, zeros
 from weft.functions.elementwise.ufuncs import maximum, stop_gradient, tanh
 from weft.functions.shape.axes import concatenate, stack
-from weft.nn.dropout import dropout
+from weft.nn.dropout import check_probability, dropout
 from weft.nn.linear import linear
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.size_arguments import check_can_infer, extents
@@ -70,8 +70,7 @@ class _Recurrent(Module):
     ) -> None:
         super().__init__()
         self.hidden_size, self.num_layers = extents(type(self).__name__, hidden_size=hidden_size, num_layers=num_layers)
-        if not 0.0 <= dropout <= 1.0:
-            raise ValueError(f"{type(self).__name__}: dropout must lie between 0 and 1, not {dropout}")
+        check_probability(type(self).__name__, dropout, "dropout")
         self.input_size: int | None = None
         self.has_bias = bool(bias)
         self.batch_first, self.dropout = bool(batch_first), float(dropout)

@@ -134,7 +134,7 @@ def _read_header(content: bytes, source: Any) -> tuple[dict[str, Any], dict[str,
     if length > LONG_HEADER and not HEADER_FORM.fullmatch(BLANKS.sub(b"", STRING.sub(b'"', raw))):
         raise _file_error(source, f"its header (bytes 8 to {8 + length}) is no table of tensors")
     try:
-        entries = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique_names, parse_int=_short_int)
+        entries = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique_names, parse_int=short_int)
     except (ValueError, RecursionError) as error:
         raise _file_error(source, f"its header (bytes 8 to {8 + length}) cannot be read: {error}") from None
     if not isinstance(entries, dict):
@@ -158,9 +158,9 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _short_int(digits: str) -> int:
-    """Return an int; raise if it has more digits than a 64-bit number, since long ones take quadratic time."""
-    if len(digits) > MAX_DIGITS:
+def short_int(digits: str, most: int = MAX_DIGITS) -> int:
+    """Return an int; raise if it has more digits than ``most``, since long ones take quadratic time."""
+    if len(digits) > most:
         raise ValueError(f"a number has {len(digits)} digits")
     return int(digits)
 

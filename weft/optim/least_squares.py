@@ -20,18 +20,7 @@ from weft.functions.reductions.folds import max as largest
 from weft.functions.reductions.folds import sum as total
 from weft.functions.shape.axes import concatenate
 from weft.optim.line_search import NOISE
-from weft.optim.objective import (
-    NO_LOWER_LOSS,
-    NOT_FINITE,
-    RUNNING,
-    SMALL_CHANGE,
-    SMALL_GRADIENT,
-    Objective,
-    State,
-    epsilon,
-    first_state,
-    next_state,
-)
+from weft.optim.objective import Objective, State, Status, epsilon, first_state, next_state
 from weft.optim.quasi_newton import Descent, check_count
 from weft.transforms.control import while_loop
 from weft.transforms.grad import vjp
@@ -124,8 +113,8 @@ class GaussNewton(Descent):
         way = -_solve(jacobian, r)
         fall = maximum(-(state.gradient @ way), 0.0)
         is_minimum = (fall <= objective.tol**2 * 2 * state.loss) | (state.loss == 0)
-        is_open = (state.status == RUNNING) | (state.status == SMALL_GRADIENT)
-        status = where(is_open, where(is_minimum, SMALL_GRADIENT, RUNNING), state.status)
+        is_open = (state.status == Status.RUNNING) | (state.status == Status.SMALL_GRADIENT)
+        status = where(is_open, where(is_minimum, Status.SMALL_GRADIENT, Status.RUNNING), state.status)
         return replace(state, status=status, memory=state.memory | {"direction": way})
 
 
@@ -177,8 +166,8 @@ class LevenbergMarquardt:
         }
         state = first_state(objective, x, 0.5 * (r @ r), r @ jacobian, memory)
         is_minimum = (_angle(r, jacobian) <= objective.tol) | (state.loss == 0)
-        status = where(is_minimum, SMALL_GRADIENT, RUNNING)
-        return replace(state, status=where(state.status == NOT_FINITE, NOT_FINITE, status))
+        status = where(is_minimum, Status.SMALL_GRADIENT, Status.RUNNING)
+        return replace(state, status=where(state.status == Status.NOT_FINITE, Status.NOT_FINITE, status))
 
     def step(self, objective: Objective, state: State) -> State:
         """Return the state after the first trial that lowers the loss; each trial that does not raises the damping."""
@@ -207,7 +196,8 @@ class LevenbergMarquardt:
         r, jacobian = residuals_and_jacobian(objective, new_x)
         loss, gradient = 0.5 * (r @ r), r @ jacobian
         is_minimum = (_angle(r, jacobian) <= objective.tol) | (loss == 0)
-        status = where(is_minimum, SMALL_GRADIENT, where(is_tiny, SMALL_CHANGE, where(good, RUNNING, NO_LOWER_LOSS)))
+        status = where(is_tiny, Status.SMALL_CHANGE, where(good, Status.RUNNING, Status.NO_LOWER_LOSS))
+        status = where(is_minimum, Status.SMALL_GRADIENT, status)
         new = {"residuals": r, "jacobian": jacobian, "scale": maximum(scale, _scale(jacobian)), "damping": damping}
         return next_state(state, new_x, loss, gradient, count, status, new)
 

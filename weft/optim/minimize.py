@@ -1,45 +1,38 @@
 """minimize: find the parameters of the smallest loss, by any optimizer, a quasi-Newton method or least squares.
 
 A run is a loop of native calls, each of which makes many steps. Methods that search along lines work on all parameters as one
-vector (``objective``). Optimizers write the arrays of a copy of the parameters (``first_order``).
+vector (``objective``). Optimizers write the arrays of a copy of the parameters (``FirstOrder``).
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from math import isfinite
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from weft.array import Array
+from weft.array import Array, own
 from weft.errors import short, warn
-from weft.functions.creation.fill import array, asarray
+from weft.functions.creation.fill import array, asarray, full, zeros
+from weft.functions.elementwise.ufuncs import abs as absolute
+from weft.functions.elementwise.ufuncs import isfinite, maximum
+from weft.functions.indexing.where import where
+from weft.functions.reductions.folds import max as largest
 from weft.optim import update_rules
-from weft.optim.first_order import FirstOrder
 from weft.optim.least_squares import GaussNewton, LevenbergMarquardt
-from weft.optim.objective import (
-    NO_LOWER_LOSS,
-    NOT_FINITE,
-    RUNNING,
-    SMALL_CHANGE,
-    SMALL_GRADIENT,
-    Loss,
-    Objective,
-    State,
-    Variables,
-    gradient_size,
-)
+from weft.optim.objective import Loss, Objective, State, Status, Variables, gradient_size
 from weft.optim.optimizer import Optimizer
 from weft.optim.quasi_newton import BFGS, LBFGS, Descent, check_count
+from weft.optim.sam import SAM
 from weft.process.interrupts import catch_interrupt
 from weft.transforms.control import while_loop
 from weft.transforms.grad import value_and_grad
 from weft.transforms.jit import jit
-from weft.transforms.tree import flatten, is_container, tree_map, unflatten
+from weft.transforms.tree import flatten, is_container, is_module, tree_map, unflatten
 
 CALL_S = 0.05  # aim for the time of a native call of many steps: Ctrl-C and the display wait for its end
 SHOW_S = 0.05  # least time between two displays
@@ -193,7 +186,7 @@ def _drive(
             raise ValueError("minimize: data has no batch")
         state = tree_map(array, run.start(batch))  # no two fields share memory, so that the next call is the only trace
         done, status = int(state.steps), int(state.status)
-        while status == RUNNING and done < steps and not message:
+        while status == Status.RUNNING and done < steps and not message:
             if batches.iterator is not None:
                 batch = batches.take()
                 if batch is None:
@@ -206,7 +199,7 @@ def _drive(
             done, status = int(state.steps), int(state.status)
             now = time.perf_counter()
             chunk = max(1, chunk // 2) if now - begin > CALL_S else chunk if now - begin > CALL_S / 2 else 2 * chunk
-            is_last = status != RUNNING or done >= steps
+            is_last = status != Status.RUNNING or done >= steps
             if progress and now - shown >= SHOW_S:
                 shown = now
                 _show(done, steps, float(state.loss), is_last=False)
@@ -221,23 +214,24 @@ def _drive(
         _show(done, steps, loss, is_last=True)
     slope = float(run.gradient_size(state))
     message = message or _message(status, done, loss, str(state.loss.dtype), steps, slope)
-    if status == NOT_FINITE:
+    if status == Status.NOT_FINITE:
         warn(f"minimize: {message}")
     params, last = run.rebuild(state.x), batch or ()
     return MinimizeResult(
         params, run.rebuild(state.best_x), loss, float(state.best_loss), done, int(state.evaluations),
-        status in (SMALL_GRADIENT, SMALL_CHANGE), message, slope, interrupted,
+        status in (Status.SMALL_GRADIENT, Status.SMALL_CHANGE), message, slope, interrupted,
         jit(main.both)(params, *last)[1] if main.has_aux else None,
     )
 
 
 def _message(status: int, done: int, loss: float, dtype: str, steps: int, size: float) -> str:
     return {
-        RUNNING: f"all {steps} steps are done",
-        SMALL_GRADIENT: f"the gradient is within tol after {done} steps",
-        SMALL_CHANGE: f"the loss no longer changes in {dtype} after {done} steps; the gradient's largest element is {size:.3g}",
-        NO_LOWER_LOSS: f"the search of step {done} found no lower loss than {loss:.6g}",
-        NOT_FINITE: f"the {'gradient is not finite' if isfinite(loss) else f'loss is {loss}'} at step {done}",
+        Status.RUNNING: f"all {steps} steps are done",
+        Status.SMALL_GRADIENT: f"the gradient is within tol after {done} steps",
+        Status.SMALL_CHANGE:
+            f"the loss no longer changes in {dtype} after {done} steps; the gradient's largest element is {size:.3g}",
+        Status.NO_LOWER_LOSS: f"the search of step {done} found no lower loss than {loss:.6g}",
+        Status.NOT_FINITE: f"the {'gradient is not finite' if math.isfinite(loss) else f'loss is {loss}'} at step {done}",
     }[status]
 
 
@@ -345,7 +339,7 @@ class _Searching:
 
         def advance(state: State, until: Array, batch: tuple[Any, ...]) -> State:
             return while_loop(
-                lambda s: (s.steps < until) & (s.status == RUNNING), lambda s: method.step(objective(batch), s), state
+                lambda s: (s.steps < until) & (s.status == Status.RUNNING), lambda s: method.step(objective(batch), s), state
             )
 
         self._advance = jit(advance)
@@ -358,3 +352,86 @@ class _Searching:
 
     def advance(self, state: State, until: Array, batch: tuple[Any, ...]) -> State:
         return self._advance(state, until, batch)
+
+
+class FirstOrder:
+    """A run with an optimizer. In its ``State``, ``x``, ``gradient`` and ``best_x`` are lists of one array for each variable.
+
+    The gradient is computed after the update and kept for the next step, so that a state's loss is that of its parameters.
+    """
+
+    def __init__(self, loss: Loss, variables: Variables, method: Optimizer, tol: float | None) -> None:
+        self.variables, self.method, self.tol = variables, method, tol
+        self.arrays = [own(x.node) for x in variables.unravel(variables.vector)]
+        tree = variables.fill(self.arrays)
+        self.model: Any
+        if is_module(tree):
+            names = {id(array): name for name, array in tree.parameters().items()}
+            self.names, self.model = [names[id(x)] for x in self.arrays], tree
+            self.loss = loss.value
+        else:
+            self.names = variables.names()
+            self.model = dict(zip(self.names, self.arrays, strict=True))
+            self.loss = lambda named, *batch: loss.value(variables.fill([named[n] for n in self.names]), *batch)
+        if method.step_count is None:
+            method.init(self.model)
+        self._start, self._advance = jit(self._trace_start), jit(self._trace_advance)
+
+    def rebuild(self, x: list[Array]) -> Any:
+        """Return the tree of parameters with these variables."""
+        return self.variables.fill(x)
+
+    def start(self, batch: tuple[Any, ...]) -> State:
+        return self._with_arrays(self._start(batch))
+
+    def advance(self, state: State, until: Array, batch: tuple[Any, ...]) -> State:
+        return self._with_arrays(self._advance(replace(state, x=[]), until, batch))
+
+    def gradient_size(self, state: State) -> Array:
+        """Return the largest element of the gradient."""
+        return _size(state.gradient)
+
+    def _with_arrays(self, state: State) -> State:
+        return replace(state, x=self._snapshot())
+
+    def _snapshot(self) -> list[Array]:
+        return [own(x.node) for x in self.arrays]
+
+    def _evaluate(self, batch: tuple[Any, ...]) -> tuple[Array, dict[str, Array]]:
+        value, gradient = value_and_grad(self.loss)(self.model, *batch)
+        named = gradient.parameters() if is_module(gradient) else gradient
+        return value, {name: named[name] for name in self.names}
+
+    def _status(self, loss: Array, gradient: list[Array]) -> Array:
+        status = full((), Status.RUNNING, dtype="int64")
+        if self.tol is not None:
+            status = where(_size(gradient) <= self.tol, Status.SMALL_GRADIENT, Status.RUNNING).astype("int64")
+        return where(isfinite(loss), status, Status.NOT_FINITE)
+
+    def _trace_start(self, batch: tuple[Any, ...]) -> State:
+        loss, named = self._evaluate(batch)
+        gradient, count = list(named.values()), zeros((), dtype="int64")
+        return State([], loss, gradient, self._snapshot(), loss, count, count + 1, self._status(loss, gradient), {})
+
+    def _trace_advance(self, state: State, until: Array, batch: tuple[Any, ...]) -> State:
+        each = 2 if isinstance(self.method, SAM) else 1
+
+        def step(s: State) -> State:
+            slopes = dict(zip(self.names, s.gradient, strict=True))
+            self.method.update(self.model, slopes, loss=s.loss, gradient_at=lambda: self._evaluate(batch)[1])
+            loss, named = self._evaluate(batch)
+            gradient = list(named.values())
+            is_best = (loss < s.best_loss) | ~isfinite(s.best_loss)
+            best = [where(is_best, x, b) for x, b in zip(self.arrays, s.best_x, strict=True)]
+            status = self._status(loss, gradient)
+            best_loss = where(is_best, loss, s.best_loss)
+            return State([], loss, gradient, best, best_loss, s.steps + 1, s.evaluations + each, status, {})
+
+        return while_loop(lambda s: (s.steps < until) & (s.status == Status.RUNNING), step, state)
+
+
+def _size(gradient: list[Array]) -> Array:
+    size = zeros((), dtype="float32")
+    for g in gradient:
+        size = maximum(size, largest(absolute(g))) if g.size else size
+    return size

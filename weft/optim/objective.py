@@ -23,7 +23,11 @@ from weft.functions.shape.axes import broadcast_to, concatenate
 from weft.transforms.tree import flatten, is_container, tree_paths, unflatten
 from weft.transforms.tree_functions import ravel
 
-RUNNING, SMALL_GRADIENT, SMALL_CHANGE, NO_LOWER_LOSS, NOT_FINITE, SINGULAR = range(6)  # of State.status
+
+class Status:
+    """The values of :attr:`State.status`: the run goes on, or why it has ended."""
+
+    RUNNING, SMALL_GRADIENT, SMALL_CHANGE, NO_LOWER_LOSS, NOT_FINITE = range(5)
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def first_state(objective: Objective, x: Array, loss: Array, gradient: Array, me
     """Return the state before the first step."""
     count = zeros((), dtype="int64")
     state = State(x, loss, gradient, x, loss, count, count + 1, count, memory)
-    return replace(state, status=where(_is_finite(loss, gradient), stationary(objective, x, gradient), NOT_FINITE))
+    return replace(state, status=where(_is_finite(loss, gradient), stationary(objective, x, gradient), Status.NOT_FINITE))
 
 
 def next_state(
@@ -80,7 +84,7 @@ def next_state(
     is_best = (loss < state.best_loss) | ~isfinite(state.best_loss)
     best_x, best_loss = where(is_best, x, state.best_x), where(is_best, loss, state.best_loss)
     steps, evaluations = state.steps + 1, state.evaluations + evaluations
-    status = where(_is_finite(loss, gradient), status, NOT_FINITE)
+    status = where(_is_finite(loss, gradient), status, Status.NOT_FINITE)
     return State(x, loss, gradient, best_x, best_loss, steps, evaluations, status, memory)
 
 
@@ -89,8 +93,8 @@ def _is_finite(loss: Array, gradient: Array) -> Array:
 
 
 def stationary(objective: Objective, x: Array, gradient: Array) -> Array:
-    """Return the status SMALL_GRADIENT if the gradient, projected on the bounds, is within the tolerance, else RUNNING."""
-    return where(gradient_size(objective, x, gradient) <= objective.tol, SMALL_GRADIENT, RUNNING).astype("int64")
+    """Return ``SMALL_GRADIENT`` if the gradient, projected on the bounds, is within the tolerance, else ``RUNNING``."""
+    return where(gradient_size(objective, x, gradient) <= objective.tol, Status.SMALL_GRADIENT, Status.RUNNING).astype("int64")
 
 
 def gradient_size(objective: Objective, x: Array, gradient: Array) -> Array:

@@ -14,17 +14,7 @@ from weft.functions.linalg.products import outer
 from weft.functions.reductions.folds import max as largest
 from weft.functions.shape.axes import concatenate
 from weft.optim.line_search import FLAT, NOISE, projected_search, strong_wolfe
-from weft.optim.objective import (
-    NO_LOWER_LOSS,
-    RUNNING,
-    SMALL_CHANGE,
-    Objective,
-    State,
-    epsilon,
-    first_state,
-    next_state,
-    stationary,
-)
+from weft.optim.objective import Objective, State, Status, epsilon, first_state, next_state, stationary
 from weft.transforms.control import scan
 
 NEAR = 1e-3  # a variable within this distance of a bound goes there if the gradient pushes it outside
@@ -110,9 +100,9 @@ class Descent:
         size = maximum(absolute(state.loss), absolute(point.loss))
         is_still = point.found & (absolute(state.loss - point.loss) <= NOISE * epsilon(x) * size)
         could_fall = -(gradient @ way) > FLAT * NOISE * epsilon(x) * absolute(state.loss)
-        failed = where((pairs > 0) & could_fall, RUNNING, where(could_fall, NO_LOWER_LOSS, SMALL_CHANGE))
+        failed = where((pairs > 0) & could_fall, Status.RUNNING, where(could_fall, Status.NO_LOWER_LOSS, Status.SMALL_CHANGE))
         is_near = stationary(objective, point.x, point.gradient)
-        status = where(point.found, where(logical_and(is_near == RUNNING, is_still), SMALL_CHANGE, is_near), failed)
+        status = where(point.found, where(logical_and(is_near == Status.RUNNING, is_still), Status.SMALL_CHANGE, is_near), failed)
         return next_state(state, point.x, point.loss, point.gradient, point.evaluations, status, new)
 
 

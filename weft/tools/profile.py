@@ -97,27 +97,24 @@ def check_ending(path: str | os.PathLike) -> None:
         raise ValueError(f"profile: the name of its file must end in .html, .png, .json or .txt, not in {end!r}: {path}")
 
 
-Rows = list[tuple[str, ...]]
 MOST = 12  # rows of a table
 WIDEST = 150
 
 
 def layer_table(profile: Profile) -> list[tuple[str, ...]]:
     """Return the table of layers and their times. The last rows are the time outside kernels and the sum."""
-    out: Rows = [("layer", "kind", "forward", "backward", "update", unit_of(profile)[0], "share")]
-    for row in profile.layers:
-        out.append((row.name, row.detail, *_times(profile, row)))
-    out.append(("(calls and Python)", "", "", "", "", _in(profile, profile.outside), percent(profile.outside / profile.seconds)))
     phases = (_in(profile, profile.phases[p]) for p in ("forward", "backward", "update"))
-    out.append(("sum", "", *phases, _in(profile, profile.seconds), percent(1.0)))
-    return out
+    return [
+        ("layer", "kind", "forward", "backward", "update", unit_of(profile)[0], "share"),
+        *((row.name, row.detail, *_times(profile, row)) for row in profile.layers),
+        ("(calls and Python)", "", "", "", "", _in(profile, profile.outside), percent(profile.outside / profile.seconds)),
+        ("sum", "", *phases, _in(profile, profile.seconds), percent(1.0)),
+    ]
 
 
 def line_table(profile: Profile) -> list[tuple[str, ...]]:
-    out: Rows = [("line", "forward", "backward", "update", unit_of(profile)[0], "share", "source")]
-    for row in profile.lines:
-        out.append((short(row.name), *_times(profile, row), row.detail))
-    return out
+    titles = ("line", "forward", "backward", "update", unit_of(profile)[0], "share", "source")
+    return [titles, *((short(row.name), *_times(profile, row), row.detail) for row in profile.lines)]
 
 
 def _times(profile: Profile, row: Row) -> list[str]:
@@ -127,7 +124,8 @@ def _times(profile: Profile, row: Row) -> list[str]:
 
 def kernel_table(profile: Profile) -> list[tuple[str, ...]]:
     """Return the table of kernels, those with the most time above the floor first."""
-    out: Rows = [("kernel", "runs", unit_of(profile)[0], "share", "GFLOP/s", "GB/s", "of floor", "reason", "where")]
+    titles = ("kernel", "runs", unit_of(profile)[0], "share", "GFLOP/s", "GB/s", "of floor", "reason", "where")
+    out: list[tuple[str, ...]] = [titles]
     for k in profile.kernels:
         out.append((
             k.name, f"{k.runs:g}", _in(profile, k.seconds), percent(k.seconds / profile.seconds),

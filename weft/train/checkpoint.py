@@ -23,7 +23,7 @@ import numpy as np
 
 from weft.errors import DataError
 from weft.nn.module import Module
-from weft.nn.weights import pack, recurrent_state_names, shown, unpack
+from weft.nn.weights import pack, recurrent_state_names, short_int, shown, unpack
 from weft.optim import Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.optim.schedules import Schedule
@@ -248,7 +248,7 @@ def parse_state(content: bytes, path: Any) -> dict[str, Any]:
     Raise DataError if a field is missing or invalid.
     """
     try:
-        tables = json.loads(content.decode(), parse_int=_int)
+        tables = json.loads(content.decode(), parse_int=lambda digits: short_int(digits, MOST_DIGITS))
     except (ValueError, RecursionError) as error:
         raise _damaged_error(path, f"cannot be read: {error}") from None
     if isinstance(tables, dict) and type(tables.get("version")) is int and tables["version"] != VERSION:
@@ -272,12 +272,6 @@ def _check(table: Any, form: Form, name: str, path: Any) -> None:
     for key, fits in form.items():
         if not (type(table[key]) is fits if isinstance(fits, type) else fits(table[key])):
             raise _damaged_error(path, f"has {shown(table[key])} for {key!r} of {name}")
-
-
-def _int(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"a number has {len(digits)} digits")
-    return int(digits)
 
 
 def _damaged_error(path: Any, why: str) -> DataError:

@@ -135,8 +135,8 @@ class Stepper:
 
     def gradient(self, x: Array, y: Array) -> tuple[Array, dict[str, Array]]:
         """Return the loss and the gradients by name at the present weights, as the step computes them."""
-        (value, _), slopes = self._value_and_gradient(x, y)
-        return value, slopes
+        results, slopes = self._results_and_gradient(x, y)
+        return results[0], slopes
 
     # ---- called inside jit
 
@@ -150,37 +150,34 @@ class Stepper:
         aux = (value, *(check_metric(name, metric(out, y)) for name, metric in self.metrics.items()))
         return (value * self.arrays["scale"] if self.dtype == float16 else value), aux
 
-    def _value_and_gradient(self, x: Array, y: Array) -> tuple[tuple[Array, tuple[Array, ...]], dict[str, Array]]:
-        (_, aux), gradient = value_and_grad(self._forward, has_aux=True)(self.model, x, y)
+    def _results_and_gradient(self, x: Array, y: Array) -> tuple[tuple[Array, ...], dict[str, Array]]:
+        (_, results), gradient = value_and_grad(self._forward, has_aux=True)(self.model, x, y)
         slopes = named_arrays(gradient)
         if self.dtype == float16:
             shrink = 1.0 / self.arrays["scale"]
             slopes = {name: g * shrink for name, g in slopes.items()}
-        return (aux[0], aux[1:]), slopes
+        return results, slopes
 
     def _one_batch(self, x: Array, y: Array, lr: float) -> tuple[Array, ...]:
-        (value, metrics), slopes = self._value_and_gradient(x, y)
-        self._update(slopes, lr, value, lambda: self._value_and_gradient(x, y)[1])
-        return (value, *metrics)
+        results, slopes = self._results_and_gradient(x, y)
+        self._update(slopes, lr, results[0], lambda: self._results_and_gradient(x, y)[1])
+        return results
 
     def _add_batch(self, x: Array, y: Array, share: float) -> tuple[Array, ...]:
-        (value, metrics), slopes = self._value_and_gradient(x, y)
-        self._sum({**slopes, "loss": value}, share)
-        return (value, *metrics)
+        results, slopes = self._results_and_gradient(x, y)
+        parts = {**slopes, "loss": results[0]}
+        for name, s in self._sums.items():
+            s[...] = s + parts[name].astype(s.dtype) * share
+        return results
 
     def _last_batch(self, x: Array, y: Array, share: float, lr: float) -> tuple[Array, ...]:
-        (value, metrics), slopes = self._value_and_gradient(x, y)
-        self._sum({**slopes, "loss": value}, share)
+        results = self._add_batch(x, y, share)
         sums = {name: copy.copy(s) for name, s in self._sums.items()}
         total = sums.pop("loss")
         for s in self._sums.values():
             s[...] = 0
         self._update(sums, lr, total, None)
-        return (value, *metrics)
-
-    def _sum(self, parts: Mapping[str, Array], share: float) -> None:
-        for name, s in self._sums.items():
-            s[...] = s + parts[name].astype(s.dtype) * share
+        return results
 
     def _update(self, slopes: dict[str, Array], lr: float, value: Array, again: Callable[[], Any] | None) -> None:
         if self.dtype != float16:

@@ -21,19 +21,7 @@ from weft.functions.elementwise.ufuncs import add, equal, isnan, logical_and, lo
 from weft.functions.indexing.where import where as choose
 from weft.functions.reductions.folds import all
 from weft.functions.support import arguments
-from weft.functions.support.arguments import (
-    Node,
-    axis_index,
-    cast,
-    floating,
-    node,
-    number,
-    op,
-    reshaped,
-    unbound,
-    whole,
-    wrap_result,
-)
+from weft.functions.support.arguments import Node, cast, floating, node, number, op, reshaped, unbound, whole, wrap_result
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
 from weft.process.docstrings import complete_module
@@ -98,9 +86,8 @@ def _merge_names(bound: Any, other: Any, name: str) -> Any:
 
 def _drop_unreachable(value: Node, bound: Any, name: str) -> Any:
     """Return a bound, or None if every element of the dtype satisfies it."""
-    if is_int(bound):
-        if bound <= value.dtype.least if name == "min" else bound >= value.dtype.greatest:
-            return None
+    if is_int(bound) and (bound <= value.dtype.least if name == "min" else bound >= value.dtype.greatest):
+        return None
     return bound
 
 
@@ -364,7 +351,7 @@ def sort_complex(a: Any) -> Array:
     [(1+0j), (2+0j), (3+0j), (5+0j), (6+0j)]
     """
     value = node(a, "sort_complex", "a")
-    axis = axis_index(-1, len(value.shape), "sort_complex")
+    axis = arguments.axis_index(-1, len(value.shape), "sort_complex")
     if value.dtype in COMPLEX:
         return wrap(op("sort", value, axis=axis) if value.size else value)
     short = value.dtype.kind in ("signed", "unsigned") and value.dtype.bits <= 16

@@ -23,19 +23,7 @@ from weft.dtypes.parse import layout, parse_dtype
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError
 from weft.functions.support import arguments
-from weft.functions.support.arguments import (
-    Node,
-    as_method,
-    broadcast,
-    cast,
-    node,
-    number,
-    op,
-    reshaped,
-    sliced,
-    whole,
-    wrap_result,
-)
+from weft.functions.support.arguments import Node, as_method, broadcast, cast, node, number, op, sliced, whole, wrap_result
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives.call import call as call_primitive
 from weft.graph.primitives.elementwise import each, entry
@@ -238,7 +226,7 @@ def reduce(
     if start is not None:
         value = _combine(operation, value, start)
     shape = tuple(1 if d in axes else n for d, n in enumerate(value.shape) if keepdims or d not in axes)
-    return wrap_result(reshaped(value, shape), out, name)
+    return wrap_result(arguments.reshaped(value, shape), out, name)
 
 
 def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:

@@ -21,19 +21,7 @@ from weft.functions.elementwise.ufuncs import equal, isnan
 from weft.functions.indexing.where import where
 from weft.functions.linalg.products import dot, line_of, sum_of
 from weft.functions.support import arguments
-from weft.functions.support.arguments import (
-    Node,
-    cast,
-    floating,
-    node,
-    number,
-    op,
-    permuted,
-    reduced,
-    reshaped,
-    sliced,
-    wrap_result,
-)
+from weft.functions.support.arguments import Node, cast, floating, node, number, op, permuted, reduced, reshaped, sliced
 from weft.graph.primitives.linear_algebra import MatrixError, check, qr_parts, svd_parts, transposed, unpacked
 from weft.process.docstrings import complete_module
 
@@ -300,7 +288,8 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
     if any(len(n.shape) != 2 for n in nodes):
         raise MatrixError(f"multi_dot: matrices are needed, not shapes {', '.join(str(n.shape) for n in nodes)}.")
     result = _multiply_chain(nodes)
-    return wrap_result(reshaped(result, tuple(n for n, end in zip(result.shape, ends, strict=True) if not end)), out, "multi_dot")
+    shape = tuple(n for n, end in zip(result.shape, ends, strict=True) if not end)
+    return arguments.wrap_result(reshaped(result, shape), out, "multi_dot")
 
 
 def _multiply_chain(nodes: list[Node]) -> Node:

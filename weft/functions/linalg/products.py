@@ -19,19 +19,7 @@ from weft.functions.creation.fill import diagonal_number
 from weft.functions.elementwise.ufuncs import describe
 from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
-from weft.functions.support.arguments import (
-    Node,
-    cast,
-    node,
-    number,
-    op,
-    permuted,
-    reshaped,
-    try_numpy,
-    unbound,
-    whole,
-    wrap_result,
-)
+from weft.functions.support.arguments import Node, cast, node, number, op, permuted, reshaped, unbound, whole, wrap_result
 from weft.graph.primitives.settings import current_precision
 from weft.process.docstrings import complete_module
 
@@ -332,7 +320,7 @@ def diag(v: Any, k: int = 0) -> Array:
     [[1, 0], [0, 2]]
     """
     if type(v) is ndarray and type(k) is int:
-        if (result := try_numpy(np.diag, v, k, most=v.size if v.ndim > 1 else (v.size + abs(k)) ** 2)) is not None:
+        if (result := arguments.try_numpy(np.diag, v, k, most=v.size if v.ndim > 1 else (v.size + abs(k)) ** 2)) is not None:
             return result
     value = node(v, "diag", "v")
     if len(value.shape) == 2:
@@ -554,7 +542,7 @@ def outer(a: Any, b: Any, out: Array | None = None) -> Array:
     [[3, 4], [6, 8]]
     """
     if out is None and type(a) is type(b) is ndarray and a.dtype == b.dtype:
-        if (result := try_numpy(np.outer, a, b, most=a.size * b.size)) is not None:
+        if (result := arguments.try_numpy(np.outer, a, b, most=a.size * b.size)) is not None:
             return result
     a, b = array_operands(a, b)
     return wrap_result(op("multiply", reshaped(a, (a.size, 1)), reshaped(b, (1, b.size))), out, "outer")

@@ -20,19 +20,7 @@ from weft.eager.native import NativeShaped, call_after_views
 from weft.eager.peek import leaf, peek
 from weft.errors import AxisError, DTypeError, ShapeError, name_called_function, renamed
 from weft.functions.support import arguments
-from weft.functions.support.arguments import (
-    Axis,
-    Shape,
-    broadcast,
-    cast,
-    node,
-    number,
-    op,
-    permuted,
-    reduced,
-    reshaped,
-    wrap_result,
-)
+from weft.functions.support.arguments import Axis, Shape, broadcast, cast, node, number, op, reduced, reshaped, wrap_result
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
@@ -578,7 +566,7 @@ def weights_along(function: str, weight: Node, shape: Shape, axis: Axis) -> Node
     axes = [arguments.axis_index(k, len(shape), function) for k in to_tuple(axis)]
     if weight.shape != tuple(shape[k] for k in axes):
         raise ShapeError(f"{function}: weights have shape {weight.shape}; that of a, {shape}, or of its axis={axis} is needed")
-    turned = permuted(weight, sorted(range(len(axes)), key=axes.__getitem__))
+    turned = arguments.permuted(weight, sorted(range(len(axes)), key=axes.__getitem__))
     return reshaped(turned, tuple(n if k in axes else 1 for k, n in enumerate(shape)))
 
 

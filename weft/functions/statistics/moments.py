@@ -280,8 +280,7 @@ def _moments(
         result_array = choose(freedom > 0, total / choose(freedom > 0, freedom, 1.0), np.nan)
         result = result.part if dtype is None else result
     if not keepdims:
-        shape = sum(included, axis).shape
-        result_array = result_array.reshape(shape)
+        result_array = result_array.reshape(sum(included, axis).shape)
     return wrap(cast(result_array.node, result))
 
 

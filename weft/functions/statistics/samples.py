@@ -787,9 +787,7 @@ def _quantiles(
         q_node = node(q, function, "q") if scale == 1 else floating(node(q, function, "q"))
         rows = rows.astype(promote(form, q_node.dtype).numpy) if q_node.dtype in FLOATS else rows
     line = fractions.reshape(-1)
-    count: Any = rows.shape[-1]
-    if skip:
-        count = sum(~isnan(rows), axis=-1, keepdims=True)
+    count: Any = sum(~isnan(rows), axis=-1, keepdims=True) if skip else rows.shape[-1]
     if not rows.shape[-1]:
         if not skip and 0 not in lead and line.size:
             shape = kept if keepdims else lead
@@ -889,9 +887,7 @@ def _median(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: b
         arguments.warn_of_empty_mean(function, node(a, function).shape, n)
         middle = wrap(op("broadcast_to", node(np.nan, function), shape=lead)).astype(rows.dtype)
     else:
-        last: Any = n - 1
-        if skip:  # NaN is sorted last
-            last = maximum(sum(~isnan(rows), axis=-1, keepdims=True) - 1, 0)
+        last: Any = maximum(sum(~isnan(rows), axis=-1, keepdims=True) - 1, 0) if skip else n - 1  # NaN is sorted last
         ends: Any = (last // 2, (last + 1) // 2)
         low, high = (take_along_axis(rows, k, axis=-1)[..., 0] if skip else rows[..., k] for k in ends)
         end = rows[..., 0] if skip else rows[..., -1]

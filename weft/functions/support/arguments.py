@@ -14,16 +14,7 @@ import numpy as np
 from weft import errors
 from weft.array import Array, convert, ndarray, own, wrap
 from weft.array.convert import NUMBERS as PYTHON_NUMBERS
-from weft.array.convert import (
-    as_node,
-    cast,
-    convert_assigned,
-    convert_operand,
-    numpy_node,
-    promote_operands,
-    read_operands,
-    refuse_subclass,
-)
+from weft.array.convert import as_node, cast, convert_assigned, convert_operand, promote_operands, read_operands
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, INT32, INT64, INTEGERS, Format
@@ -460,7 +451,7 @@ def accumulation_format(form: Format, out: Any) -> Format:
 
 def _write_to_numpy(node: Node, out: np.ndarray, function: str, casting: str) -> Any:
     """Compute a result and write it into a NumPy array."""
-    refuse_subclass(out)
+    convert.refuse_subclass(out)
     content = wrap(node).numpy()
     if out.shape != content.shape:
         raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {content.shape}")
@@ -506,7 +497,7 @@ def from_numpy(x: Any, like: Format | None = None) -> Array:
         content = converted(
             content, like.part.numpy if content.dtype == np.float64 else formats.complex_format(like).numpy
         )
-    return wrap(numpy_node(content))
+    return wrap(convert.numpy_node(content))
 
 
 def convert_for_write(x: Any, dtype: Format, function: str, argument: str) -> Node:

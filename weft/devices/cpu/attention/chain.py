@@ -5,6 +5,10 @@ Each worker holds only one tile of the intermediate matrix at a time. Columns ar
 columns do not depend on units or threads. Sums over rows (gradients of keys and values) are computed per unit in the order of
 its rows and joined in the order of the units; extents alone determine the units. A tile that the mask
 excludes is skipped; its sums become NaN where its zeros would have met infinite or NaN elements.
+
+The products on one tile are calls of the product microkernel. Scores are stored as [columns][rows], so vectors run along the
+rows: factors along the columns are read in place as scalars, a softmax over columns needs no operation across lanes, and only
+factors along the rows are transposed, once.
 """
 
 from __future__ import annotations
@@ -13,15 +17,84 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from weft.devices.cpu.attention.middle import IntermediateTile
-from weft.devices.cpu.attention.tiles import Tiles
-from weft.devices.cpu.attention.tiling import SERIAL_FLOPS, ChainTiling, Factor, SharedScratch, WorkerScratch
+from weft.devices.cpu.attention.tiling import SERIAL_FLOPS, TILE_ROWS, ChainTiling, Factor, SharedScratch, WorkerScratch
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.chunks import count_entry, divide, run_chunks, share
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Generated, Module
+from weft.devices.cpu.product.microkernel import MicrokernelSpec, Tile, emit_microkernel
 from weft.devices.cpu.product.pack import Packer
 from weft.dtypes.formats import Format
 from weft.kernel.ir import Chain, Kernel, Outer
+
+MAX_ADDITION_CHAIN = 128  # consecutive additions to one accumulator
+MAX_TILE_VECTORS = 4  # vectors that one call of the microkernel computes side by side
+
+
+class Tiles:
+    """Products of tiles, as functions that are emitted on first use."""
+
+    def __init__(self, m: Module, plan: ChainTiling, symbol: str) -> None:
+        self.m, self.plan, self.symbol = m, plan, symbol
+        self.functions: dict[tuple, str] = {}
+
+    def product(
+        self, f: Function, a: str, b: str, t: str, *, rows: int, vectors: int, k: int, a_row: int, a_k: int, b_k: int, ld: int,
+        mode: str, shrink: str = "null",
+    ) -> None:
+        """Emit t[rows][vectors] = a[rows][k] @ b[k][vectors]. Strides are in elements; ``ld`` is the row stride of t.
+
+        mode: ``set`` overwrites t, ``add`` adds to t, ``shrink`` multiplies t by the vectors at ``shrink`` and then adds.
+        """
+        size, lanes = self.plan.size, self.plan.lanes
+        for first in range(0, vectors, MAX_TILE_VECTORS):
+            count = min(MAX_TILE_VECTORS, vectors - first)
+            tall = TILE_ROWS if count * TILE_ROWS + count + 1 <= self.plan.isa.registers else max(1, 12 // count)
+            start, into = f.offset(b, first * lanes * size), f.offset(t, first * lanes * size)
+            least = f.offset(shrink, first * lanes * size) if mode == "shrink" else "null"
+            whole = rows // tall * tall
+
+            def call(height: int, row: str | int, count: int = count, start: str = start, into: str = into, least: str = least,
+                     ) -> None:
+                name = self._micro(height, count, k, a_row, a_k, b_k, ld, mode)
+                x, y = f.offset(a, f.mul(row, a_row * size)), f.offset(into, f.mul(row, ld * size))
+                f.do(f"call void @{name}(ptr {x}, ptr {start}, ptr {y}, ptr {least}, i64 0, i64 0, i64 0, i64 0)")
+
+            if whole == tall:
+                call(tall, 0)
+            elif whole:
+                with f.loop(0, whole, tall) as row:
+                    call(tall, row)
+            if rows > whole:
+                call(rows - whole, whole)
+
+    def _micro(self, rows: int, vectors: int, k: int, a_row: int, a_k: int, b_k: int, ld: int, mode: str) -> str:
+        key = (rows, vectors, k, a_row, a_k, b_k, ld, mode)
+        if key not in self.functions:
+            name = self.functions[key] = f"{self.symbol}.tile{len(self.functions)}"
+            plan = self.plan
+            micro = MicrokernelSpec(
+                name, rows, vectors, plan.lanes, plan.scalar, a_row, a_k, b_k, k, MAX_ADDITION_CHAIN,
+                align=plan.lanes * plan.size, fma=plan.isa.fma,
+            )
+            emit_microkernel(self.m, micro, "", self._finish(micro, ld, mode))
+        return self.functions[key]
+
+    def _finish(self, micro: MicrokernelSpec, ld: int, mode: str) -> Callable[[Function, Tile], None]:
+        vec, width = micro.vector, micro.lanes * micro.size
+
+        def finish(f: Function, tile: Tile) -> None:
+            for r, row in enumerate(tile):
+                for v, x in enumerate(row):
+                    at = f.offset("%T", r * ld * micro.size + v * width)
+                    if mode != "set":
+                        old = f.load(vec, at, width)
+                        if mode == "shrink":
+                            old = f.let(f"fmul {vec} {old}, {f.load(vec, f.offset('%P', v * width), width)}")
+                        x = f.let(f"fadd {vec} {old}, {x}")
+                    f.store(vec, x, at, width)
+
+        return finish
 
 
 def generate_chain(kernel: Kernel, isa: ISA) -> Generated:

@@ -208,11 +208,11 @@ def zero_unused(f: Function, conv: Conv, layout: ImageLayout, number: Number, im
     size, channels, phases = number.size, conv.free.extent, len(layout.phases)
     used = phases * layout.plane
     if conv.chan.extent % layout.images:
-        with f.when(f.let(f"icmp slt i64 {images}, {layout.images}")):
-            with f.loop(0, channels) as c, f.loop(0, phases) as p:
-                at = f.add(f.mul(c, layout.chan_pitch), f.mul(p, layout.plane))
-                plane = f.offset(image, f.mul(at, size))
-                zero_run(f, number, plane, f.mul(images, layout.image_pitch), layout.plane)
+        few = f.let(f"icmp slt i64 {images}, {layout.images}")
+        with f.when(few), f.loop(0, channels) as c, f.loop(0, phases) as p:
+            at = f.add(f.mul(c, layout.chan_pitch), f.mul(p, layout.plane))
+            plane = f.offset(image, f.mul(at, size))
+            zero_run(f, number, plane, f.mul(images, layout.image_pitch), layout.plane)
     if layout.chan_pitch > used:
         with f.loop(0, channels) as c:
             at = f.add(f.mul(c, layout.chan_pitch * size), used * size)

@@ -291,9 +291,4 @@ def lane_sums(f: Function, number: Number, vectors: list[str]) -> str:
 
 def lane_sum(f: Function, number: Number, vector: str) -> str:
     """Emit the sum of a vector's lanes, added by halves."""
-    width = number.lanes
-    while width > 1:
-        half = width // 2
-        low, high = (f.shuffle(f"<{width} x {number.type}>", vector, "poison", range(k, k + half)) for k in (0, half))
-        vector, width = f.let(f"fadd <{half} x {number.type}> {low}, {high}"), half
-    return f.let(f"extractelement <1 x {number.type}> {vector}, i64 0")
+    return f.let(f"extractelement <1 x {number.type}> {lane_sums(f, number, [vector])}, i64 0")

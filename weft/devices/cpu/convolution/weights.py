@@ -17,18 +17,11 @@ import hashlib
 from contextlib import nullcontext
 from math import prod
 
-from weft.devices.cpu.convolution import pack
+from weft.devices.cpu.convolution import pack, tiling
 from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Stores
 from weft.devices.cpu.convolution.forward import MAX_SERIAL_FLOPS, emit_digits
 from weft.devices.cpu.convolution.tile import Number, dot_tile
-from weft.devices.cpu.convolution.tiling import (
-    MAX_SPREAD_PHASES,
-    ImageLayout,
-    even_block,
-    layout_in_place,
-    make_layout,
-    readable_in_place,
-)
+from weft.devices.cpu.convolution.tiling import ImageLayout, even_block, layout_in_place, make_layout, readable_in_place
 from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.text import Function, Module
@@ -86,7 +79,7 @@ class WeightGradient(ConvolutionPart):
         self.in_place = len(windows) == 2 and readable_in_place(conv, size)
         self.direct = (
             len(windows) == 2
-            and (conv.free.extent * windows[1].tap.extent <= MAX_SPREAD_PHASES or self.in_place)
+            and (conv.free.extent * windows[1].tap.extent <= tiling.MAX_SPREAD_PHASES or self.in_place)
             and conv.weights.buffer.dtype == accum
             and coefficient(flat, windows[1].pixel) == 1
             and (total_rows == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)

@@ -121,14 +121,19 @@ def _emit_rows(n: Nest, plan: NestPlan) -> None:
         emit_row(n, plan.lanes, plan.unroll)
 
 
+def _axes_of_plan(n: Nest, plan: NestPlan, inner: int | None = None) -> tuple[Axis, tuple[Axis, ...]]:
+    """Return the plan's axis, and the shared axes other than it and ``inner``."""
+    axis = next(a for a in n.part.shared if a.id == plan.axis)
+    return axis, tuple(a for a in n.part.shared if a.id not in (plan.axis, inner))
+
+
 def _emit_tiles(n: Nest, plan: NestPlan) -> None:
     part = n.part
     if plan.axis is None:
         with _rows_of_chunk(n, plan, part.shared):
             emit_stages(n, [n.env(accs={})])
         return
-    axis = next(a for a in part.shared if a.id == plan.axis)
-    outer = tuple(a for a in part.shared if a.id not in (plan.axis, plan.minor))
+    axis, outer = _axes_of_plan(n, plan, plan.minor)
     if plan.rows:
         if not outer:
             _emit_axis(n, plan, axis)
@@ -175,10 +180,8 @@ def _skip_unwritten_rows(n: Nest, within: set[int | None]) -> Iterator[None]:
 
 def _emit_sheet(n: Nest, plan: NestPlan) -> None:
     """Emit one slab of columns at one outer iteration."""
-    axis = next(a for a in n.part.shared if a.id == plan.axis)
-    outer = tuple(a for a in n.part.shared if a.id != plan.axis)
-    pieces = -(-axis.extent // plan.piece)
-    which = "%chunk"
+    axis, outer = _axes_of_plan(n, plan)
+    pieces, which = -(-axis.extent // plan.piece), "%chunk"
     if outer:
         n.split_index(n.f.let(f"udiv i64 %chunk, {pieces}", "i"), outer)
         which = n.f.let(f"urem i64 %chunk, {pieces}", "i")
@@ -189,8 +192,7 @@ def _emit_sheet(n: Nest, plan: NestPlan) -> None:
 
 def _emit_columns(n: Nest, plan: NestPlan) -> None:
     """Emit some columns of all rows. Rows may write the same element and keep their order; columns never do."""
-    axis = next(a for a in n.part.shared if a.id == plan.axis)
-    outer = tuple(a for a in n.part.shared if a.id != plan.axis)
+    axis, outer = _axes_of_plan(n, plan)
     with n.loop(0, size_of(outer)) if outer else nullcontext() as row:
         if row is not None:
             n.split_index(row, outer)
@@ -201,9 +203,8 @@ def _emit_transposed(n: Nest, plan: NestPlan) -> None:
     """Emit blocks of the axis that is contiguous in the loads, with vectors along the axis that is contiguous in the stores."""
     assert plan.turn is not None
     which, count = plan.turn
-    axis = next(a for a in n.part.shared if a.id == plan.axis)
+    axis, outer = _axes_of_plan(n, plan, which)
     inner = next(a for a in n.part.shared if a.id == which)
-    outer = tuple(a for a in n.part.shared if a.id not in (plan.axis, which))
     blocks = -(-inner.extent // count)
     lo, hi = _chunk_range(n, plan.rows, size_of(outer) * blocks, plan.chunks)
     with n.loop(lo, hi) as row:

@@ -264,9 +264,7 @@ def lanes_for(isa: ISA, part: Part) -> int:
         sizes.add({"float": 4, "double": 8, "i1": 1}.get(t) or int(t[1:]) // 8)
     if 4 in sizes or {1, 8} <= sizes or {2, 8} <= sizes:
         return isa.lanes(4)
-    if 8 in sizes:
-        return isa.lanes(8)
-    return isa.lanes(max(sizes, default=4))
+    return isa.lanes(8 if 8 in sizes else max(sizes, default=4))
 
 
 def estimate_ns(values: list[Value]) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from weft.devices.cpu.emit.emitter import Env
 from weft.devices.cpu.emit.types import llvm_type, wide
 from weft.devices.cpu.nest.nest import Nest, instructions
-from weft.kernel.expressions import dependencies, operands
+from weft.kernel.expressions import dependencies, operands, walk
 from weft.kernel.ir import Access, Affine, Stage, Value
 
 LEAST = 20  # instructions of a value that is worth a store and a load
@@ -35,23 +35,11 @@ class ValueNumbering:
         self.numbers: dict[tuple, int] = {}
 
     def of(self, value: Value, axis: int, memo: dict[int, int]) -> int:
-        stack = [value]
-        while stack:
-            v = stack[-1]
-            if id(v) in memo:
-                stack.pop()
-                continue
-            waiting = [a for a in operands(v) if id(a) not in memo]
-            if waiting:
-                stack.extend(waiting)
-                continue
-            stack.pop()
+        for v in walk([value], memo):
             if v.op == "load":
                 attr: object = self._access(v.attr, axis, memo)
-            elif v.op == "index":
-                attr = self._affine(v.attr, axis, memo)
             else:
-                attr = repr(v.attr)
+                attr = self._affine(v.attr, axis, memo) if v.op == "index" else repr(v.attr)
             key = (v.op, tuple(memo[id(a)] for a in v.args), v.dtype, attr)
             memo[id(v)] = self.numbers.setdefault(key, len(self.numbers))
         return memo[id(value)]

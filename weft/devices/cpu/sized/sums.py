@@ -53,12 +53,11 @@ def sum_text(dtype: Format, isa: ISA, orders: Orders) -> str:
                 f"i64 {steps}, i64 {x_inner}, i64 {x_k}, i64 {v.size}, i64 {block})"
             )
 
-        with f.when(in_lanes):
-            with f.loop(0, inner) as j:
-                with f.when(contiguous):
-                    row("lanes", j)
-                with f.otherwise():
-                    row("lanes.apart", j)
+        with f.when(in_lanes), f.loop(0, inner) as j:
+            with f.when(contiguous):
+                row("lanes", j)
+            with f.otherwise():
+                row("lanes.apart", j)
         with f.otherwise():
             with f.when(dense):
                 full_count = f.let(f"and i64 {inner}, {-wide}")

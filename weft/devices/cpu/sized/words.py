@@ -26,7 +26,6 @@ def words_text(isa: ISA) -> str:
         left = f.let(f"sub i64 {count}, {i}")
         short, place = f.let(f"icmp slt i64 {left}, {lanes}", "c"), f.element(target, "i32", i)
         f.store(f"<{lanes} x i32>", words, f.let(f"select i1 {short}, ptr {room}, ptr {place}"), 4)
-        with f.when(short):
-            with f.loop(0, left) as k:
-                f.store("i32", f.load("i32", f.element(room, "i32", k), 4), f.element(place, "i32", k), 4)
+        with f.when(short), f.loop(0, left) as k:
+            f.store("i32", f.load("i32", f.element(room, "i32", k), 4), f.element(place, "i32", k), 4)
     return module.text()
