@@ -27,7 +27,7 @@ TAKE_ALL = {"identity", "recompute", "stop_gradient", "logical_not"}  # one arra
 NO_ARRAYS = {"iota", "random_bits", "complex_constant"}  # nothing of theirs could be strided or broadcast
 SYMMETRIC = {"cholesky", "eigh", "eigvalsh"}  # read one triangle; their derivatives are those of symmetric matrices
 MATRICES = {op.name for op in TABLE.values() if op.raises}  # other elements in other places are other matrices: maybe singular
-NOT_SMOOTH = {"bitcast", "nextafter", "stop_gradient"}  # zero by agreement, not by analysis
+NOT_SMOOTH = {"bitcast", "nextafter", "stop_gradient", "round_to", "round_stochastic"}  # by agreement, not by analysis
 
 
 def samples(op: Primitive) -> list[Sample]:

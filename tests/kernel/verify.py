@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, INT64, Format
+from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, UINT32, Format
 from weft.kernel.index import bounds
 from weft.kernel.ir import MACHINE_OPERATIONS, Access, Affine, Axis, Chain, Contraction, Kernel, Phase, Store, Value
 
@@ -247,6 +247,10 @@ class _Check:
             self.fail(f"{v.op} with {len(v.args)} arguments")
         args = v.args[1:] if v.op == "select" else v.args
         if v.op == "philox":
+            return
+        if v.op.startswith("round_"):
+            if args[0].dtype not in (FLOAT32, FLOAT64) or v.dtype not in FLOATS or any(a.dtype is not UINT32 for a in args[1:]):
+                self.fail(f"{v.op} of {', '.join(a.dtype.name for a in v.args)} to {v.dtype}")
             return
         if any(a.dtype != args[0].dtype for a in args):
             self.fail(f"{v.op} of {', '.join(a.dtype.name for a in v.args)}")

@@ -668,7 +668,7 @@ def _is_in_range(node: Node, dtype: Format) -> bool:
 def _as_numpy(value: Any, dtype: Format) -> np.ndarray:
     """Return numbers, texts and None as NumPy converts them to ``dtype``; ml_dtypes' formats go through float64."""
     parts = iterate_items(value) if isinstance(value, list | tuple) else (value,)
-    if dtype.numpy.isbuiltin == 1 or not any(isinstance(x, str | bytes | None) for x in parts):
+    if dtype.numpy.isbuiltin == 1 or not (dtype.custom or any(isinstance(x, str | bytes | None) for x in parts)):
         return np.asarray(value, dtype.numpy)
     return converted(np.asarray(value, np.float64), dtype.numpy)
 

@@ -24,7 +24,7 @@ from weft.array.numpy_methods import NumpyMethods, refuse_assignment
 from weft.array.operators import install
 from weft.array.views import IMAG, REAL, ZERO_IMAG, ViewPath, compose_views, view_memory, view_node, write_along_path
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
-from weft.dtypes.scalar_types import CLASSES
+from weft.dtypes.scalar_types import CLASSES, public_dtype
 from weft.eager import materialise
 from weft.eager.apply import bind, compute_if_small
 from weft.eager.materialise import add_pending
@@ -244,8 +244,9 @@ class Array(NumpyMethods):
 
     @property
     def dtype(self) -> np.dtype:
-        """The dtype, a ``numpy.dtype``."""
-        return self.node.dtype.numpy
+        """The dtype, a ``numpy.dtype``, or a dtype made by ``wf.float_dtype`` or ``wf.fixed_dtype``."""
+        form = self.node.dtype
+        return form.numpy if form.numpy.names is None else public_dtype(form)
 
     @dtype.setter
     def dtype(self, value: Any) -> None:
@@ -415,7 +416,7 @@ class Array(NumpyMethods):
     # ---- copies
 
     def __reduce__(self) -> Any:
-        return _unpickle, (np.array(self.numpy()),)
+        return _unpickle, (np.array(materialise.look(self.node)),)
 
     def __copy__(self) -> Array:
         return own(self.node)
@@ -523,7 +524,7 @@ class Scalar(NumberMethods, Array):
         return super()._export_memory(flags).copy()
 
     def __reduce__(self) -> Any:
-        return _unpickle_scalar, (np.array(self.numpy()),)
+        return _unpickle_scalar, (np.array(materialise.look(self.node)),)
 
 
 def _choose_wrapper(index: Any) -> Callable[[Node], Array]:

@@ -18,6 +18,7 @@ import numpy as np
 from weft.array.convert import as_node, cast, is_foreign, iterate_items, numpy_node, read_foreign, refuse_subclass
 from weft.array.views import TracedStart, ViewPath, ViewStep, reshape_step, view_dtype, view_memory, view_node, write_along_path
 from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, INT64, INTEGERS, UINT64, Format
+from weft.dtypes.rounding import array_in
 from weft.eager import apply, policy, tiers
 from weft.eager.apply import bind
 from weft.eager.in_place import write_if_unshared
@@ -603,7 +604,7 @@ def viewed_dtype(array: Any) -> Format:
 def castless_value(value: Any, dtype: Format) -> Any:
     """Return the value to write if NumPy stores it in ``dtype`` without a cast; else None."""
     if number_fits(value, dtype):
-        return value
+        return array_in(value, dtype) if dtype.custom else value
     if not isinstance(value, Cell):
         return None
     node = value.node  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ from weft.devices.names import canonical_name
 from weft.dtypes.formats import COMPLEX, DEFAULT, EVERY, INTEGERS
 from weft.dtypes.parse import layout, parse_dtype, read_integers
 from weft.dtypes.parse import stored as stored_dtype
-from weft.dtypes.rounding import converted
+from weft.dtypes.rounding import converted, decode_array
 from weft.eager import materialise
 from weft.eager.apply import bind
 from weft.eager.native import NATIVE_ELEMENTS
@@ -304,6 +304,12 @@ class Flat:
         return self._array.flatten()
 
 
+def _read_numbers(node: Node, free: bool = False) -> np.ndarray:
+    """Return the content of a node as NumPy numbers."""
+    content = materialise.look(node, free)
+    return content if content.dtype.names is None else decode_array(content)
+
+
 class NumpyMethods(Methods, Cell):
     """Base of Array."""
 
@@ -348,13 +354,15 @@ class NumpyMethods(Methods, Cell):
     def numpy(self) -> np.ndarray:
         """Return the content, computed now, as a read-only NumPy view without a copy.
 
+        NumPy has no dtypes that users make with ``wf.float_dtype``: numbers of these are returned as float32 or float64.
+
         Examples
         --------
         >>> import weft as wf
         >>> (wf.arange(3) * 2).numpy()
         array([0, 2, 4])
         """
-        return materialise.look(self.node)
+        return _read_numbers(self.node)
 
     def to_numpy(self, dtype: Any = None, copy: bool = False) -> np.ndarray:
         """Return the result of :meth:`numpy`, in ``dtype`` or as a copy if requested: the name that matplotlib and pandas use."""
@@ -445,8 +453,8 @@ class NumpyMethods(Methods, Cell):
                 raise BufferError("bytes of an Array are read-only: hand over memoryview(x), x.numpy() or x.tobytes()")
             return np.ascontiguousarray(self.numpy()).reshape(-1).view(np.uint8)
         content = self.numpy()
-        if content.dtype.isbuiltin != 1:
-            raise BufferError(f"the buffer protocol has no type for {content.dtype}; use .astype('float32')")
+        if self.node.dtype.numpy.isbuiltin != 1:
+            raise BufferError(f"the buffer protocol has no type for {self.node.dtype}; use .astype('float32')")
         return content
 
     def _repr_html_(self) -> str:
@@ -462,7 +470,7 @@ class NumpyMethods(Methods, Cell):
         node = self.node
         if node.size != 1:
             raise TypeError(f"only an array of one element can become {kind}, this one has shape {node.shape}")
-        return materialise.one(node, free)
+        return decode_array(materialise.look(node, free)).reshape(())[()] if node.dtype.custom else materialise.one(node, free)
 
     def _read_real(self, kind: str) -> Any:
         """Return the only element; raise TypeError if it is complex."""
@@ -502,7 +510,7 @@ class NumpyMethods(Methods, Cell):
         node = self.node
         if not materialise.known(node):
             return f"array(<not known while tracing>, shape={node.shape}, dtype={node.dtype.name})"
-        content = materialise.look(node, free=True)
+        content = _read_numbers(node, free=True)
         if DEFAULT.wide:  # NumPy omits the dtypes that are the defaults then
             return np.array_repr(content)
         text = np.array2string(content, separator=", ", prefix="array(")
@@ -510,7 +518,7 @@ class NumpyMethods(Methods, Cell):
         return f"array({text}{shape}, dtype={node.dtype.name})"
 
     def __str__(self) -> str:
-        return str(materialise.look(self.node, free=True)) if materialise.known(self.node) else repr(self)
+        return str(_read_numbers(self.node, free=True)) if materialise.known(self.node) else repr(self)
 
     def __format__(self, spec: str) -> str:
         return format(self._read_one("text in this format", free=True).item(), spec) if spec else str(self)

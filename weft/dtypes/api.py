@@ -12,6 +12,7 @@ integers add up in float64, and Python floats in a list beside float64 are float
 from __future__ import annotations
 
 import builtins
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -20,7 +21,7 @@ import numpy as np
 from weft.dtypes import formats
 from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.dtypes.parse import format_of, parse_any_byte_order, parse_dtype
-from weft.dtypes.scalar_types import CLASSES, DType
+from weft.dtypes.scalar_types import CLASSES, DType, public_dtype
 from weft.errors import DTypeError
 from weft.process.docstrings import complete_module
 
@@ -48,6 +49,123 @@ uintc, uint, uintp, ulong, ulonglong = uint32, uint64, uint64, uint64, uint64
 dtype = np.dtype
 
 _NAMES = tuple(formats.EVERY)
+
+
+def float_dtype(
+    exponent: int, mantissa: int, bias: int | None = None, *, infinities: builtins.bool = True, nans: Any = True,
+    saturate: builtins.bool = False, subnormals: builtins.bool = True,
+) -> DType:
+    """Return the dtype of floats with a sign, ``exponent`` bits of exponent and ``mantissa`` stored bits of mantissa.
+
+    A number of the exponent bits ``e`` and the mantissa ``f`` is ``(1 + f / 2**mantissa) * 2**(e - bias)``, or with ``e = 0``
+    ``f / 2**mantissa * 2**(1 - bias)``. Arrays are stored in 1, 2, 4 or 8 bytes an element, whose low bits are the number's.
+    They are computed in float32 where it has all numbers of the dtype, else in float64, and each result is rounded.
+
+    Parameters
+    ----------
+    exponent, mantissa : int
+        Numbers of bits, 64 at most with the sign.
+    bias : int, optional
+        By default ``2**(exponent - 1) - 1``, and one more with ``nans="negative zero"``.
+    infinities : bool
+        Whether the highest exponent is that of infinities and NaNs, as in IEEE 754. If not, it is that of numbers.
+    nans : bool or "negative zero"
+        Without infinities: True: all bits set are NaN. "negative zero": the bits of -0 are NaN. False: there is no NaN, and casts
+        of it give -0.
+    saturate : bool
+        Whether casts of numbers that are too large give the largest number. By default they give infinity, else NaN. A dtype
+        with neither always saturates.
+    subnormals : bool
+        Whether there are numbers between 0 and the smallest one of the exponent 1.
+
+    Returns
+    -------
+    DType
+        Equal arguments give the same object, and those of a dtype of weft give that one.
+
+    Raises
+    ------
+    DTypeError
+        Such a dtype cannot be, or float64 does not have all of its numbers.
+
+    Notes
+    -----
+    The formats and their special values are those of ml_dtypes and of IEEE P3109's interim report.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> f = wf.float_dtype(3, 2, infinities=False, nans=False, bias=4)
+    >>> wf.array([0.3, 5.2, -100]).astype(f)
+    array([  0.3125,   5.    , -14.    ], dtype=float_e3m2b4_finite)
+    >>> wf.float_dtype(5, 10) is wf.float16
+    True
+    """
+    where = f"float_dtype({exponent}, {mantissa})"
+    for value, name in ((exponent, "exponent"), (mantissa, "mantissa"), (0 if bias is None else bias, "bias")):
+        if type(value) is not int or value < 0 and name != "bias":
+            raise DTypeError(f"float_dtype: {name}={value!r} must be an integer{', not negative' * (name != 'bias')}")
+    if nans not in (True, False, "negative zero"):
+        raise DTypeError(f"float_dtype: nans={nans!r} must be True, False or 'negative zero'")
+    special = "ieee" if infinities else {True: "fn", False: "finite"}.get(nans, "fnuz")
+    if infinities and nans is not True:
+        raise DTypeError(f"{where}: infinities need NaNs beside them: pass infinities=False with nans={nans!r}")
+    if not 1 <= exponent + mantissa <= 63 or exponent > 11:
+        raise DTypeError(f"{where}: 1 to 63 bits beside the sign are possible, 11 of them for the exponent")
+    if infinities and not (exponent and mantissa):
+        raise DTypeError(f"{where}: infinities and NaNs need bits of both: pass infinities=False")
+    if special == "fn" and exponent + mantissa < 2:
+        raise DTypeError(f"{where}: its only bit would be that of NaN: pass nans=False")
+    if not subnormals and not exponent:
+        raise DTypeError(f"{where}: without bits of exponent all numbers are subnormal")
+    if bias is None:
+        bias = (1 << exponent >> 1) - (special != "fnuz") if exponent else 1
+    flags = builtins.bool(saturate), builtins.bool(subnormals)
+    try:
+        return CLASSES[formats.float_format(exponent, mantissa, bias, special, *flags)]
+    except ValueError:
+        raise DTypeError(f"{where} with bias {bias} has numbers that float64 does not have") from None
+
+
+def fixed_dtype(bits: int, fraction: int) -> DType:
+    """Return the dtype of fixed-point numbers: integers of ``bits`` bits in two's complement, times ``2**-fraction``.
+
+    Casts saturate, and NaN becomes 0. The numbers are computed in float32 up to 24 bits, else in float64.
+
+    Parameters
+    ----------
+    bits : int
+        2 to 53.
+    fraction : int
+        The number of bits behind the binary point; it may be negative or larger than ``bits``.
+
+    Returns
+    -------
+    DType
+        Equal arguments give the same object.
+
+    Raises
+    ------
+    DTypeError
+        Such a dtype cannot be.
+
+    Notes
+    -----
+    16 bits with stochastic rounding train networks where 16 bits rounded to nearest do not: S. Gupta et al., Deep learning with
+    limited numerical precision, ICML 2015.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.array([0.3, -1.26, 100]).astype(wf.fixed_dtype(8, fraction=4))
+    array([ 0.3125, -1.25  ,  7.9375], dtype=fixed8_4)
+    """
+    for value, name in ((bits, "bits"), (fraction, "fraction")):
+        if type(value) is not int:
+            raise DTypeError(f"fixed_dtype: {name}={value!r} must be an integer")
+    if not 2 <= bits <= 53 or not -100 <= fraction <= 140:
+        raise DTypeError(f"fixed_dtype: bits={bits} must be from 2 to 53, and fraction={fraction} from -100 to 140")
+    return CLASSES[formats.fixed_format(bits, fraction)]
 
 
 def as_dtype(dtype: Any) -> np.dtype:
@@ -82,12 +200,12 @@ def is_float(dtype: np.dtype) -> Any:
     -------
     bool
     """
-    return dtype in FLOATS
+    return FROM_NUMPY.get(getattr(dtype, "cell", dtype)) in formats.FLOATS
 
 
 def is_inexact(dtype: np.dtype) -> Any:
     """Return whether ``dtype`` is a float or complex dtype, which derivatives need."""
-    return dtype in FLOATS or dtype in COMPLEX
+    return is_float(dtype) or dtype in COMPLEX
 
 
 def promote(a: np.dtype, b: np.dtype) -> np.dtype:
@@ -298,6 +416,17 @@ def finfo(dtype: Any) -> Any:
     return Limits(FROM_NUMPY[numpy_dtype].part.numpy)
 
 
+def _limits(form: Format) -> SimpleNamespace:
+    """Return the limits of a user's format under the names of NumPy's finfo."""
+    unit, tiny = 2.0**-form.mantissa, form.smallest_normal
+    if form.special == "fixed":
+        unit = tiny = tiny * unit
+    return SimpleNamespace(
+        bits=form.bits, eps=unit, epsneg=unit / 2, max=form.largest, min=-form.largest, nexp=form.exponent, nmant=form.mantissa,
+        smallest_normal=tiny, tiny=tiny, smallest_subnormal=tiny * unit if form.subnormals and form.special != "fixed" else tiny,
+    )
+
+
 class Limits:
     """The limits of a float dtype: the result of :func:`finfo`.
 
@@ -312,8 +441,9 @@ class Limits:
     """
 
     def __init__(self, dtype: np.dtype) -> None:
-        self.dtype = dtype
-        self._found: Any = np.finfo(dtype) if dtype.isbuiltin == 1 else ml_dtypes.finfo(dtype)
+        form = FROM_NUMPY[dtype]
+        self.dtype = public_dtype(form)
+        self._found: Any = np.finfo(dtype) if dtype.isbuiltin == 1 else _limits(form) if form.custom else ml_dtypes.finfo(dtype)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -9,9 +9,12 @@ on it is cached by dtype alone. The sign of a NaN is kept by casts only.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakSet
 
 import ml_dtypes
 import numpy as np
@@ -31,7 +34,7 @@ class Format:
     computed : the format of registers and arithmetic, from which stores round; the format itself for most
     part : the format of a complex number's parts; the format itself for the rest
     special : what a float has besides numbers. "ieee": infinities and NaNs; "fn": NaN, with all bits set; "fnuz": NaN, in place
-        of -0; "finite": nothing; "scale": NaN only, no sign and no zero
+        of -0; "finite": nothing; "scale": NaN only, no sign and no zero; "fixed": nothing, and the bits are an integer
     saturate : whether casts replace numbers that are too large by the largest one
     subnormals : whether a float has numbers below the smallest normal one, besides 0
     reach : a bound below which Python numbers certainly fit into a float; -1 for the rest
@@ -64,6 +67,11 @@ class Format:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return named, (self.name,)
+
+    @property
+    def custom(self) -> bool:
+        """Whether a user made the format: NumPy has no dtype for it, and sees its bits."""
+        return self.numpy.names is not None
 
     @property
     def bytes(self) -> int:
@@ -100,6 +108,8 @@ class Format:
     def largest(self) -> float:
         """The largest finite number of a float."""
         field, digits = divmod(self.top, 1 << self.mantissa)
+        if not field and self.special != "scale":  # subnormal
+            return digits * 2.0 ** (1 - self.bias - self.mantissa)
         return (1 + digits * 2.0**-self.mantissa) * 2.0 ** (field - self.bias)
 
     @property
@@ -119,19 +129,19 @@ class Format:
         size = 1 << self.exponent + self.mantissa
         if self.special == "ieee":
             return size - (1 << self.mantissa) | 1 << self.mantissa >> 1
-        return size - 1 if self.special in ("fn", "scale") else size
+        return size - 1 if self.special in ("fn", "scale") else 0 if self.special == "fixed" else size
 
     @property
     def overflow(self) -> float:
         """The result of casts of positive numbers that are too large: infinity, NaN or the largest number."""
-        if self.saturate or self.special == "finite":
+        if self.saturate or self.special in ("finite", "fixed"):
             return self.largest
         return np.inf if self.special == "ieee" else np.nan
 
     @property
     def alone(self) -> bool:
         """Whether promotion with other floats is refused: small floats lose most digits, so a cast has to be explicit."""
-        return self.kind == "float" and self.bits <= 8
+        return self.kind == "float" and (self.bits <= 8 or self.custom)
 
 
 def _numpy_of(name: str) -> np.dtype:
@@ -179,7 +189,16 @@ FROM_NUMPY: dict[np.dtype, Format] = {f.numpy: f for f in EVERY.values()}
 
 
 def named(name: str) -> Format:
-    return EVERY[name]
+    """Return the format of a name; make it if it is the name of a user's format."""
+    form = EVERY.get(name)
+    if form is None:
+        if (float_ := _FLOAT_NAME.fullmatch(name)) is not None:
+            exponent, mantissa, bias = (int(x) for x in float_.groups()[:3])
+            return float_format(exponent, mantissa, bias, float_[4], float_[5] is not None, float_[6] is None)
+        if (fixed := _FIXED_NAME.fullmatch(name)) is not None:
+            return fixed_format(int(fixed[1]), int(fixed[2]))
+        raise KeyError(name)
+    return form
 
 
 def formats_of_kind(*kinds: str) -> tuple[Format, ...]:
@@ -194,12 +213,81 @@ FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = (
     FORMATS[name] for name in ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64")
 )
 COMPLEX64, COMPLEX128 = formats_of_kind("complex")
+
+
+class Kinds(set[Format]):
+    """A set of formats, hashed by identity. Formats of users join the sets that contain float32."""
+
+    made: ClassVar[WeakSet[Kinds]] = WeakSet()
+
+    def __init__(self, formats: Iterable[Format] = ()) -> None:
+        super().__init__(formats)
+        self.made.add(self)
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __or__(self, other: Iterable[Format]) -> Kinds:  # type: ignore[override]
+        return Kinds([*self, *other])
+
+
 INTEGERS, FLOATS, COMPLEX = (
-    frozenset(formats_of_kind("signed", "unsigned")),
-    frozenset(formats_of_kind("float")),
-    frozenset(formats_of_kind("complex")),
+    Kinds(formats_of_kind(*kinds)) for kinds in (("signed", "unsigned"), ("float",), ("complex",))
 )
 INEXACT = FLOATS | COMPLEX  # differentiable formats
+
+
+# ---- formats that users make
+
+_FLOAT_NAME = re.compile(r"float_e(\d{1,2})m(\d{1,2})b(-?\d{1,4})_(ieee|fn|fnuz|finite)(_saturate)?(_flush)?")
+_FIXED_NAME = re.compile(r"fixed(\d{1,2})_(-?\d{1,3})")
+
+
+def float_format(exponent: int, mantissa: int, bias: int, special: str, saturate: bool, subnormals: bool) -> Format:
+    """Return the format of a float. Equal arguments give one object, that of weft's own format if it is one."""
+    if special == "ieee" and not saturate and subnormals:
+        wide = next((f for f in (_FLOAT32, _FLOAT64) if (f.exponent, f.mantissa, f.bias) == (exponent, mantissa, bias)), None)
+        if wide is not None:
+            return wide
+    saturate = saturate and special != "finite"
+    key = exponent, mantissa, bias, special, saturate, subnormals
+    for f in EVERY.values():
+        if f.kind == "float" and (f.exponent, f.mantissa, f.bias, f.special, f.saturate, f.subnormals) == key:
+            return f
+    name = f"float_e{exponent}m{mantissa}b{bias}_{special}{'_saturate' * saturate}{'' if subnormals else '_flush'}"
+    return _make(name, *key)
+
+
+def fixed_format(bits: int, fraction: int) -> Format:
+    """Return the format of integers of ``bits`` bits times 2**-fraction."""
+    name = f"fixed{bits}_{fraction}"
+    return EVERY.get(name) or _make(name, 0, bits - 1, 2 - bits + fraction, "fixed", False, True)
+
+
+def _make(name: str, exponent: int, mantissa: int, bias: int, special: str, saturate: bool, subnormals: bool) -> Format:
+    bits = 1 + exponent + mantissa
+    cell = np.dtype([(name, f"u{next(size for size in (1, 2, 4, 8) if bits <= 8 * size)}")])
+    wide = next((f for f in (_FLOAT32, _FLOAT64) if _contains(f, exponent, mantissa, bias, special)), None)
+    if wide is None:
+        raise ValueError(f"{name} has numbers that float64 does not hold")
+    form = Format(
+        name, "float", bits, "", cell, exponent, mantissa, bias, wide, special=special, saturate=saturate, subnormals=subnormals,
+    )
+    EVERY[name] = FROM_NUMPY[cell] = form
+    for kinds in Kinds.made:
+        if _FLOAT32 in kinds:
+            kinds.add(form)
+    return form
+
+
+def _contains(wide: Format, exponent: int, mantissa: int, bias: int, special: str) -> bool:
+    """Return whether a wide float has all numbers of a float, as normal numbers or with the same exponents."""
+    most = (1 << exponent) - 1 - bias - (special == "ieee")
+    smallest = 1 - bias - mantissa
+    return mantissa <= wide.mantissa and most <= wide.bias and (bias == wide.bias or smallest > -wide.bias)
 
 
 # ---- promotion: as in NumPy, except that integers become float32 where NumPy makes them float64
@@ -294,7 +382,7 @@ def holds(wide: Format, narrow: Format) -> bool:
 
 _CONTAINING = {  # by the special values of a float: those of the floats that have them, too
     "ieee": ("ieee",), "fn": ("ieee", "fn"), "fnuz": ("ieee", "fn", "fnuz"), "finite": ("ieee", "fn", "finite"),
-    "scale": ("ieee", "fn", "fnuz", "scale"),
+    "scale": ("ieee", "fn", "fnuz", "scale"), "fixed": ("ieee", "fn", "fnuz", "finite", "fixed"),
 }
 
 

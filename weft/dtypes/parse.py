@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, COMPLEX64, COMPLEX128, DEFAULT, EVERY, FLOAT32, FLOAT64, FROM_NUMPY, INT64, Format
+from weft.dtypes.formats import BOOL, COMPLEX64, COMPLEX128, DEFAULT, EVERY, FLOAT32, FLOAT64, FROM_NUMPY, INT64, Format, named
 from weft.errors import DTypeError, TraceError, name_argument, short
 
 _COMMON_NAMES: dict[Any, Format] = {
@@ -29,6 +29,8 @@ def parse_dtype(dtype: Any) -> Format:
         return _FORMAT_OF_NAME[DEFAULT.real][dtype]
     except (KeyError, TypeError):
         pass
+    if (form := _custom(dtype)) is not None:
+        return form
     numpy_dtype = stored(dtype)
     if not numpy_dtype.isnative:
         raise DTypeError(
@@ -38,12 +40,29 @@ def parse_dtype(dtype: Any) -> Format:
     return FROM_NUMPY[numpy_dtype]
 
 
+def _custom(dtype: Any) -> Format | None:
+    """Return the format of a user's dtype, or of its name."""
+    if isinstance(dtype, Format):
+        return dtype
+    if isinstance(dtype, str):
+        try:
+            return named(dtype)
+        except (KeyError, ValueError):
+            return None
+    if isinstance(dtype, np.dtype) and dtype.names is not None:
+        return _custom(dtype.names[0])  # in a process that has not made it yet
+    cell = getattr(dtype, "cell", None)
+    return None if cell is None else FROM_NUMPY.get(cell)
+
+
 def stored(dtype: Any) -> np.dtype:
     """Return the NumPy dtype of elements in foreign memory: as :func:`parse_dtype`, but in either byte order."""
     try:
         return _FORMAT_OF_NAME[DEFAULT.real][dtype].numpy
     except (KeyError, TypeError):
         pass
+    if (form := _custom(dtype)) is not None:
+        return form.numpy
     try:
         numpy_dtype = np.dtype(dtype)
     except TypeError:

@@ -67,11 +67,13 @@ def encode(b: Any, bits: Any, form: Format, mode: str = "nearest", word: Any = N
     if below is not None and not form.subnormals:
         code = b.where("eq", below, 0, code, b.i("shl", code, digit))
     top, nan = form.top, form.nan
-    over = top if form.saturate or form.special == "finite" else top + 1 if form.special == "ieee" else nan
+    if form.special == "fixed":  # there is one more negative number
+        top = b.i("add", negative, top)
+    over = top if form.overflow == form.largest else top + 1 if form.special == "ieee" else nan
     beyond: Any = over if mode not in ("zero", "up", "down") else top
     if mode in ("up", "down"):
         beyond = b.where("eq", negative, int(mode == "up"), top, over)
-    code = b.where("ugt", code, top, beyond, code)
+    code = b.where("ugt", code, top, beyond, code)  # "fixed": top and beyond depend on the sign
     if mode in ("zero", "up", "down"):
         code = b.where("eq", size, infinite, over, code)  # infinity stays infinite
     if form.special == "scale":
@@ -81,8 +83,10 @@ def encode(b: Any, bits: Any, form: Format, mode: str = "nearest", word: Any = N
     if form.special == "fnuz":
         code = b.where("eq", code, 0, 0, b.where("eq", code, nan, nan, b.i("or", code, sign)))
         return b.where("ugt", size, infinite, nan, code)
-    if form.special == "finite":
-        return b.where("ugt", size, infinite, nan, b.i("or", code, sign))
+    if form.special == "fixed":
+        code = b.where("eq", negative, 0, code, b.i("and", b.i("sub", b.c(0), code), (1 << form.bits) - 1))
+    if form.special in ("finite", "fixed"):
+        return b.where("ugt", size, infinite, nan, b.i("or", code, sign) if form.special == "finite" else code)
     return b.i("or", b.where("ugt", size, infinite, nan, code), sign)
 
 
@@ -111,6 +115,10 @@ def decode(b: Any, code: Any, form: Format) -> Any:
         bits = b.where("eq", code, 0, quiet, bits) if form.bias == b.form.bias else bits
         return b.where("eq", code, form.nan, infinite | quiet, bits)
     places = form.exponent + digit
+    if form.special == "fixed":
+        negative = b.i("lshr", b.i("and", code, 1 << places), places)
+        size = b.where("eq", negative, 0, code, b.i("sub", b.c(1 << form.bits), code))
+        return b.i("or", b.count(size, 1 - form.bias - digit), b.i("shl", negative, b.form.bits - 1))
     size = b.i("and", code, (1 << places) - 1)
     sign = b.i("shl", b.i("lshr", code, places), b.form.bits - 1)
     bits = b.i("shl", size, digits - digit)
@@ -159,6 +167,14 @@ def round_array(x: np.ndarray, form: Format, mode: str = "nearest", words: np.nd
     return np.asarray(codes).astype(f"u{form.bytes}").view(form.numpy)
 
 
+def decode_array(x: np.ndarray) -> np.ndarray:
+    """Return the numbers of an array of a user's format, as float32 or float64."""
+    form = FROM_NUMPY[x.dtype]
+    b = ArrayBits(form.computed)
+    codes = np.ascontiguousarray(x).view(f"u{form.bytes}").astype(f"u{b.form.bytes}").reshape(x.shape)
+    return np.asarray(decode(b, codes, form)).view(b.form.numpy)
+
+
 def converted(x: np.ndarray, to: np.dtype) -> np.ndarray:
     """Convert like NumPy's astype, with two corrections.
 
@@ -167,20 +183,44 @@ def converted(x: np.ndarray, to: np.dtype) -> np.ndarray:
     """
     if x.dtype == to:
         return x.astype(to)
-    if x.dtype.isbuiltin != 1 and (to.kind in "iu" or to.isbuiltin != 1):
+    if x.dtype.names is not None:
+        x = decode_array(x)
+    if x.dtype.isbuiltin != 1 and to.kind in "iu":
         x = x.astype(np.float32)
     if to.isbuiltin == 1:
         return x.astype(to)
     form = FROM_NUMPY[to]
+    if x.dtype.isbuiltin != 1:
+        x = x.astype(np.float32)
     x = x.astype(np.float64 if x.dtype.kind in "iu" and x.dtype.itemsize > 2 else np.float32) if x.dtype.kind in "biu" else x
-    if x.dtype == FLOAT64.numpy or form.special in ("finite", "scale"):  # ml_dtypes rounds these differently
+    if x.dtype == FLOAT64.numpy or form.custom or form.special in ("finite", "scale"):  # ml_dtypes rounds these differently
         return round_array(x, form)
     return x.astype(to)
 
 
+def in_dtype(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Convert an array if it has another dtype."""
+    return x if x.dtype == dtype else converted(x, dtype)
+
+
 def scalar(value: Any, form: Format) -> Any:
     """Convert a Python number to a NumPy scalar, rounded once. NaN loses its sign, which printed kernels cannot show."""
+    if form.custom:
+        return converted(np.asarray(float(value)), form.numpy)[()]
     if form.narrow and form.numpy.isbuiltin != 1 and type(value) is not bool:
         rounded = converted(np.asarray(float(value)), form.numpy)[()]
         return rounded if rounded == rounded else form.numpy.type(np.nan)
     return form.numpy.type(value)
+
+
+def rounded_number(value: Any, form: Format) -> Any:
+    """Return a Python number rounded to a format, as a Python number."""
+    rounded = scalar(value, form)
+    return decode_array(np.asarray(rounded)).item() if form.custom else rounded.item()
+
+
+def array_in(value: Any, form: Format) -> np.ndarray:
+    """Return numbers as a NumPy array in the memory of a format."""
+    if form.custom and getattr(value, "dtype", None) != form.numpy:
+        return converted(np.asarray(value, np.float64), form.numpy)
+    return np.asarray(value, form.numpy)

@@ -33,7 +33,9 @@ class DType(type):
     (float64(2.5), True, weft.dtypes.float32 | None)
     """
 
-    dtype: np.dtype
+    dtype: Any
+    cell: np.dtype  # of a user's format: what NumPy sees of it
+    name: str
 
     def __new__(cls, name: str, bases: tuple[type, ...], content: dict[str, Any]) -> DType:
         if bases:
@@ -46,24 +48,26 @@ class DType(type):
     def __call__(cls, x: Any = 0, imag: Any = None) -> Any:
         if not _SCALAR_MAKER:
             _SCALAR_MAKER.append(import_module("weft.functions.dtype_info.dtype_info").scalar_of)  # that module imports this one
-        return _SCALAR_MAKER[0](cls.dtype, x, imag)
+        return _SCALAR_MAKER[0](vars(cls).get("cell", cls.dtype), x, imag)
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):  # no protocols of the dtype
             raise AttributeError(name)
-        return getattr(cls.dtype, name)
+        return getattr(vars(cls).get("cell", cls.dtype), name)
 
     def __eq__(cls, other: object) -> Any:
+        if cls.dtype is cls:
+            return other is cls or other == cls.name if isinstance(other, str | DType) else False
         return cls.dtype == (other.dtype if isinstance(other, DType) else other)
 
     def __hash__(cls) -> int:
-        return hash(cls.dtype.type)  # equal to NumPy's scalar type, x.dtype.type
+        return hash(cls.name if cls.dtype is cls else cls.dtype.type)  # equal to NumPy's scalar type, x.dtype.type
 
     def __repr__(cls) -> str:
-        return repr(cls.dtype)
+        return f"dtype({cls.name})" if cls.dtype is cls else repr(cls.dtype)
 
     def __str__(cls) -> str:
-        return str(cls.dtype)
+        return cls.name if cls.dtype is cls else str(cls.dtype)
 
     def __instancecheck__(cls, x: Any) -> Any:
         import weft
@@ -81,11 +85,25 @@ _NUMBERS: dict[str, Any] = {  # Python's abstract classes of numbers, by kind of
 
 
 def _make_class(format: Format) -> DType:
-    """Return the class of a format's scalars."""
+    """Return the class of a format's scalars. That of a user's format is its dtype, too; ``cell`` is what NumPy sees."""
     scalar_class = DType(format.name, (), {"dtype": format.numpy, "__module__": "weft.dtypes", "__slots__": ()})
+    if format.custom:
+        scalar_class.dtype, scalar_class.cell, scalar_class.name = scalar_class, format.numpy, format.name
     if format.kind in _NUMBERS:
         _NUMBERS[format.kind].register(scalar_class)
     return scalar_class
 
 
-CLASSES: dict[Format, DType] = {f: _make_class(f) for f in EVERY.values()}
+class _Classes(dict[Format, DType]):
+    """The class of each format, made when it is first needed."""
+
+    def __missing__(self, format: Format) -> DType:
+        return self.setdefault(format, _make_class(format))
+
+
+CLASSES = _Classes({f: _make_class(f) for f in EVERY.values()})
+
+
+def public_dtype(format: Format) -> Any:
+    """Return what users see as the dtype of a format: NumPy's dtype, or the class of a user's format."""
+    return CLASSES[format] if format.custom else format.numpy

@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.devices.native_protocols import PreparedCall
 from weft.dtypes.formats import FLOATS, Format
-from weft.dtypes.rounding import scalar
+from weft.dtypes.rounding import in_dtype, scalar
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.dot_general import free_axes
 from weft.graph.primitives.index import IN_BOUNDS
@@ -139,7 +139,7 @@ def _reduce(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None
     if monoid == "prod":  # separate lanes could reach 0 and infinity, which make NaN
         order = Order(1, max(1, prod([x.shape[d] for d in axes])))
     if monoid == "sum" and register in FLOATS:
-        x = np.ascontiguousarray(x, register.numpy)
+        x = np.ascontiguousarray(in_dtype(x, register.numpy))
         span = spans(x.shape, axes)
         if span is None:
             x = np.ascontiguousarray(x.transpose(*kept, *axes))
@@ -150,21 +150,23 @@ def _reduce(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None
             prepared = execute.eager_device().sized.sum(register, outer, inner, k, k * inner, 1, inner, order)
             prepared(address(x), address(sums))
         if sums is not out:
-            out[...] = sums
+            out[...] = in_dtype(sums, out.dtype)
     elif not x.size:
         _run_numpy(node, operands, out)
     elif monoid in ("sum", "prod") and register not in FLOATS:  # integers: any order gives the same bits
         out[...] = (np.add if monoid == "sum" else np.multiply).reduce(x, axis=axes, dtype=register.numpy).reshape(out.shape)
     else:
         flat = x.transpose(*kept, *axes).reshape(*[x.shape[d] for d in kept], -1)
-        out[...] = np.asarray(reduced(flat.astype(register.numpy, copy=False), monoid, register.numpy, order)).reshape(out.shape)
+        result = np.asarray(reduced(in_dtype(flat, register.numpy), monoid, register.numpy, order)).reshape(out.shape)
+        out[...] = in_dtype(result, out.dtype)
 
 
 def _running(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     from weft.kernel.summation import running
 
     axis, wide = node.params["axis"], node.dtype.computed.numpy
-    out[...] = np.moveaxis(running(np.moveaxis(operands[0].astype(wide, copy=False), axis, -1), node.op.monoid, wide), -1, axis)
+    result = running(np.moveaxis(in_dtype(operands[0], wide), axis, -1), node.op.monoid, wide)
+    out[...] = in_dtype(np.moveaxis(result, -1, axis), out.dtype)
 
 
 def _product(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
@@ -173,12 +175,12 @@ def _product(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
         _run_numpy(node, operands, out)
     elif out.size:
         left, right, order = as_matrices(node, *operands)
-        left, right = left.astype(register.numpy, copy=False), right.astype(register.numpy, copy=False)
+        left, right = in_dtype(left, register.numpy), in_dtype(right, register.numpy)
         result = out if node.dtype is register else np.empty(out.shape, register.numpy)
         prepared = execute.eager_device().sized.product(register, *extents_and_strides(left, right), order=order)
         prepared(address(left), address(right), address(result))
         if result is not out:
-            out[...] = result
+            out[...] = in_dtype(result, out.dtype)
 
 
 def _random_words(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import INEXACT
+from weft.dtypes.rounding import array_in
 from weft.eager import tiers
 from weft.errors import RUN_ERRORS, TraceError
 from weft.graph.loops import SCAN, every
@@ -187,7 +188,7 @@ def look(node: Node, free: bool = False) -> np.ndarray:
     if value is None or CONTEXT.retain_graph:
         value = values([node], free)[0]  # a buffer even for a run-time number
     elif node.op is SCALAR:
-        return np.asarray(value, dtype=node.dtype.numpy)
+        return array_in(value, node.dtype)
     return execute.to_numpy(value, node.shape, node.dtype)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.faults import OutOfDeviceMemory
+from weft.dtypes.rounding import array_in
 from weft.eager.implementations import IMPLEMENTATIONS, number
 from weft.graph.calls import inline
 from weft.graph.node import Graph, Node
@@ -124,7 +125,7 @@ def computed(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:
 def content(node: Node) -> np.ndarray:
     """Return the content of a materialised node or a constant, as a NumPy array."""
     if node.op is CONSTANT:
-        return np.asarray(node.params["value"], node.dtype.numpy)
+        return array_in(node.params["value"], node.dtype)
     if DEVICE_OF_BUFFER_TYPE:
         execute.here((node,))
     value = number(node.value, node.dtype) if node.op is SCALAR else node.value

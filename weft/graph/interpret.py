@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.rounding import array_in
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import CONSTANT
 from weft.graph.primitives.index import IN_BOUNDS
@@ -69,7 +70,7 @@ def walk(graph: Graph, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
         raise ValueError(f"interpret: the graph has {len(graph.inputs)} inputs and {len(values)} values were given.")
     computed: dict[Node, Any] = {}
     for k, (node, value) in enumerate(zip(graph.inputs, values, strict=True)):
-        array = np.asarray(value, node.dtype.numpy)
+        array = array_in(value, node.dtype)
         if array.shape != node.shape:
             raise ValueError(f"interpret: value {k} has shape {array.shape} and input {k} has {node.shape}.")
         computed[node] = array
@@ -82,7 +83,7 @@ def walk(graph: Graph, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
         if node in computed:
             continue
         if node.op is CONSTANT:
-            computed[node] = np.asarray(node.params["value"], node.dtype.numpy)
+            computed[node] = array_in(node.params["value"], node.dtype)
             yield node, computed[node]
             continue
         if node.op.reference is None or node.value is not None:

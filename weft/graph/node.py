@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import Format, Kinds
 
 if TYPE_CHECKING:
     from weft.kernel.expressions import Machine
@@ -28,7 +28,7 @@ class Domain(NamedTuple):
     """Operands that an element-wise primitive takes; tests draw their samples from it (``tests/kernel/samples``)."""
 
     operands: int
-    dtypes: frozenset[Format]
+    dtypes: Kinds
     floats: tuple[float, float] = (-3.0, 3.0)
     integers: tuple[float, float] = (-9.0, 9.0)
 

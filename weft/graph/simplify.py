@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, holds
+from weft.dtypes.rounding import array_in
 from weft.graph.node import Graph, Node, Primitive, frozen, rebuild
 from weft.graph.primitives import CONSTANT, TABLE, constant
 from weft.graph.primitives.shape import BROADCAST
@@ -107,7 +108,7 @@ def _fold(node: Node) -> Node | None:
     numbers = [splat(i) for i in node.inputs]
     if any(v is None for v in numbers):
         return None
-    result = node.op.reference(*(np.asarray(v, i.dtype.numpy) for v, i in zip(numbers, node.inputs, strict=True)), **node.params)
+    result = node.op.reference(*(array_in(v, i.dtype) for v, i in zip(numbers, node.inputs, strict=True)), **node.params)
     return _broadcast_like(node, constant(np.asarray(result)[()], node.dtype))
 
 

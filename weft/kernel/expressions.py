@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import BOOL, INT64, UINT32, Format
-from weft.dtypes.rounding import converted, scalar
+from weft.dtypes.rounding import array_in, converted, decode_array, rounded_number
 from weft.kernel.index import Guard
 from weft.kernel.ir import MACHINE_OPERATIONS, Access, Affine, Axis, Chain, Check, Contraction, Stage, Store, Value
 
@@ -55,8 +55,10 @@ class Machine:
     def const(self, number: Any, like: Value | Format) -> Value:
         """Return a constant in the dtype of ``like``."""
         dtype = like.dtype if isinstance(like, Value) else like
-        exact = isinstance(number, np.generic) and number.dtype == dtype.numpy
-        number = number.item() if exact else scalar(number, dtype).item()
+        if isinstance(number, np.void):
+            number = decode_array(np.asarray(number)).item()
+        exact = isinstance(number, np.generic) and number.dtype == dtype.numpy and not dtype.custom
+        number = number.item() if exact else rounded_number(number, dtype)
         return self._make("const", (), dtype, number, repr(number))
 
     def cast(self, x: Value, dtype: Format) -> Value:
@@ -64,7 +66,7 @@ class Machine:
             return x
         if x.op == "const" and np.isfinite(x.attr):
             with np.errstate(all="ignore"):
-                return self.const(converted(np.asarray(x.attr, x.dtype.numpy), dtype.numpy)[()], dtype)
+                return self.const(converted(array_in(x.attr, x.dtype), dtype.numpy)[()], dtype)
         return self._make("cast", (x,), dtype)
 
     def check(self, index: Value, extent: int, site: int | None = 0, matters: Value | None = None) -> Value:

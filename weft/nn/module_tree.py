@@ -12,7 +12,8 @@ from typing import Any, Self
 import numpy as np
 
 from weft.array import Array, Scalar, own
-from weft.dtypes.api import as_dtype, can_cast
+from weft.dtypes.api import can_cast
+from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import proven
 from weft.errors import DTypeError, ShapeError
 from weft.transforms.tree import register_module, structure_changed
@@ -51,7 +52,7 @@ class ModuleTree:
                 given = tuple(value.shape)
                 raise ShapeError(f"{type(self).__name__}.{name} has shape {old.shape}; an array of shape {given} does not fit")
             if not can_cast(value.dtype, old.dtype):
-                dtype = as_dtype(value.dtype).name
+                dtype = parse_dtype(value.dtype).name
                 raise DTypeError(
                     f"{type(self).__name__}.{name} is {old.dtype.name}; an array of {dtype} would be rounded: cast it with "
                     f".astype('{old.dtype.name}'), or keep the module in {dtype} with .astype('{dtype}')"

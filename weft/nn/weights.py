@@ -21,16 +21,17 @@ import numpy as np
 from weft.array import Array
 from weft.array.convert import refuse_subclass
 from weft.dtypes.api import as_dtype, is_float
-from weft.dtypes.formats import FORMATS
+from weft.dtypes.formats import FORMATS, FROM_NUMPY
+from weft.dtypes.formats import named as format_named
+from weft.dtypes.rounding import converted
+from weft.eager.materialise import look
 from weft.errors import DataError, DTypeError, warn
 from weft.functions.creation.fill import asarray
 from weft.nn.module_tree import ModuleTree
 from weft.process.docstrings import complete_module
 from weft.process.files import read, target, write_atomically
 
-NAMES = {form.numpy: form.code or f"U{8 * form.bytes}" for form in FORMATS.values()}
 DTYPES = {form.code: form.numpy for form in FORMATS.values() if form.code}
-UNNAMED = {form.name: form.numpy for form in FORMATS.values() if not form.code}  # stored as unsigned integers
 MAX_HEADER = 100_000_000  # the limit of the safetensors library
 MAX_DIMENSIONS, MAX_DIGITS, MAX_BYTES = 64, 20, (1 << 63) - 1  # NumPy's limit; digits and bytes of 64-bit numbers
 LONG_HEADER = 1 << 20  # bytes above which the form of a header is checked before it is parsed
@@ -62,13 +63,15 @@ def pack(arrays: dict[str, np.ndarray]) -> bytes:
         if name == META:
             raise DataError(f"a tensor cannot be called {META!r}")
         native = array.dtype.newbyteorder("=")
-        if native not in NAMES:
+        form = FROM_NUMPY.get(native)
+        if form is None or form.kind == "complex":
             raise DataError(f"{name!r} has dtype {array.dtype}, which a weight file cannot hold")
         raw = np.ascontiguousarray(array, dtype=native).tobytes()
         metadata[TENSOR + name] = hashlib.sha256(raw).hexdigest()
-        if native.name in UNNAMED:
-            metadata[FORMAT + name] = native.name
-        entries[name] = {"dtype": NAMES[native], "shape": list(array.shape), "data_offsets": [at, at + len(raw)]}
+        if not form.code:  # stored as unsigned integers
+            metadata[FORMAT + name] = form.name
+        code = form.code or f"U{8 * form.bytes}"
+        entries[name] = {"dtype": code, "shape": list(array.shape), "data_offsets": [at, at + len(raw)]}
         parts.append(raw)
         at += len(raw)
     header = json.dumps({META: metadata, **entries}, separators=(",", ":")).encode()
@@ -104,10 +107,21 @@ def unpack(content: bytes, source: Any) -> dict[str, np.ndarray]:
             problem = "holds bytes other than 0 and 1, but is of bools"
         if problem:
             raise DataError(f"{source} is damaged: tensor {shown(name)} (bytes {start + begin} to {start + end}) {problem}")
-        if (form := UNNAMED.get(metadata.get(FORMAT + name, ""))) is not None and form.itemsize == dtype.itemsize:
-            dtype = form
+        if (form_name := metadata.get(FORMAT + name)) is not None:
+            dtype = _dtype_of(form_name, dtype, f"{source}: tensor {shown(name)}")
         arrays[name] = np.frombuffer(part, dtype).reshape(shape)
     return arrays
+
+
+def _dtype_of(name: str, cell: np.dtype, where: str) -> np.dtype:
+    """Return the dtype of a name in the metadata. cell : the unsigned integers that hold its bits"""
+    try:
+        form = format_named(name)
+    except (KeyError, ValueError):
+        form = None
+    if form is None or form.bytes != cell.itemsize:
+        raise DataError(f"{where} has the dtype {name!r}, which this version does not have")
+    return form.numpy
 
 
 def _check_spans(spans: Iterable[tuple[int, int, str]], size: int, source: Any) -> None:
@@ -249,7 +263,7 @@ def save(path: str | os.PathLike, arrays: ModuleTree | dict[str, Any], dtype: An
     content = {}
     for name, array in named.items():
         refuse_subclass(array)
-        values = array.numpy() if isinstance(array, Array) else np.asarray(array)
+        values = look(array.node) if isinstance(array, Array) else np.asarray(array)
         is_cast = stored is not None and is_float(values.dtype)
         content[name] = _cast(values, stored, f"save: {name!r}") if is_cast else values
     write_atomically(path, pack(content))
@@ -336,8 +350,9 @@ def _cast(array: np.ndarray, dtype: Any, context: str) -> np.ndarray:
     if array.dtype == dtype:
         return array
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        out = array.astype(dtype)
-    lost = np.isinf(out) & np.isfinite(array)
+        out = converted(array, dtype)
+        array, numbers = converted(array, np.dtype(np.float64)), converted(out, np.dtype(np.float64))
+    lost = np.isinf(numbers) & np.isfinite(array)
     if lost.any():
         largest = float(np.abs(array[lost].astype(np.float64)).max())
         warn(

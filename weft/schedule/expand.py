@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import FLOATS, INT32
+from weft.dtypes.rounding import rounded_number
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.formulas import counted
 from weft.graph.primitives.table import CONSTANT, SCALAR
@@ -151,7 +152,7 @@ class Expander:
         value = self.at(node, index, guards + own)
         if value.op == "load" and value.attr.guard == guards + own and not guards:
             a = value.attr
-            return self.m.load(Access(a.buffer, a.index, a.guard, value.dtype.numpy.type(fill).item()))
+            return self.m.load(Access(a.buffer, a.index, a.guard, rounded_number(fill, value.dtype)))
         if value.op == "const" and value.attr == fill and math.copysign(1, value.attr) == math.copysign(1, fill):
             return value
         inside = self.m.inside(own)

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.devices.cuda.format_functions import function_name
 from weft.dtypes.formats import BOOL, FLOATS, Format
-from weft.dtypes.rounding import scalar
+from weft.dtypes.rounding import rounded_number, scalar
 
 _SHORT = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16", "bool": "i1"}
 
@@ -21,7 +21,7 @@ def register(form: Format) -> str:
 
 def memory(form: Format) -> str:
     """Return the Triton type in memory: a byte for a bool and for 8-bit floats, which are converted bit by bit."""
-    return "tl.uint8" if form is BOOL or form.alone else f"tl.{form.name}"
+    return f"tl.uint{8 * form.bytes}" if form is BOOL or form.alone else f"tl.{form.name}"
 
 
 def loaded(text: str, form: Format) -> str:
@@ -47,7 +47,7 @@ def rounded(text: str, form: Format) -> str:
 
 def pointer(form: Format) -> str:
     """Return the type of a buffer in a signature."""
-    return "*" + ("u8" if form is BOOL or form.alone else passed(form, narrow=True))
+    return "*" + (f"u{8 * form.bytes}" if form is BOOL or form.alone else passed(form, narrow=True))
 
 
 def passed(form: Format, narrow: bool = False) -> str:
@@ -62,7 +62,7 @@ def literal(x: Any, form: Format) -> str:
         return str(bool(x))
     if form not in FLOATS:
         return str(int(x))
-    x = float(form.computed.numpy.type(scalar(x, form)))
+    x = float(rounded_number(x, form))
     return repr(x) if math.isfinite(x) else f'float("{x}")'
 
 
@@ -70,7 +70,7 @@ def memory_literal(x: Any, form: Format) -> str:
     """Return a constant as an untyped literal in its memory type."""
     if form is BOOL:
         return str(int(bool(x)))
-    return str(scalar(x, form).view(np.uint8).item()) if form.alone else literal(x, form)
+    return str(np.asarray(scalar(x, form)).view(f"u{form.bytes}").item()) if form.alone else literal(x, form)
 
 
 def typed(x: Any, form: Format) -> str:

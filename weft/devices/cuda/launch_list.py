@@ -26,7 +26,7 @@ from weft.devices.cuda.arguments import FAULTS, Argument, Launch, PrintedKernel
 from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
 from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, UINT8
-from weft.dtypes.rounding import scalar
+from weft.dtypes.rounding import rounded_number
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Loop, Program, calls, find_hosts
 
@@ -261,4 +261,4 @@ def rounded(value: Any, form: Any) -> Any:
     """Return a run-time number rounded to its format. Packing rounds float32."""
     if form is FLOAT64 or form is FLOAT32 and -FLOAT32.largest < value < FLOAT32.largest:
         return float(value)
-    return scalar(value, form).item()
+    return rounded_number(value, form)

@@ -687,7 +687,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     lead = arguments.broadcast_shapes("cross", *(n.shape[:-1] for n in sides))
     flat = all([n.shape[-1] == 2 for n in sides])
     place = 0 if flat else arguments.axis_index(axisc, len(lead) + 1, "cross", "axisc")
-    components = None if x.dtype.narrow or x.dtype not in FLOATS | INTEGERS else peek(*sides)
+    components = None if x.dtype.narrow or (x.dtype not in FLOATS and x.dtype not in INTEGERS) else peek(*sides)
     if components is not None:
         with np.errstate(all="ignore"):
             parts = _cross_components(*[[side[..., k] for k in range(side.shape[-1])] for side in components])

@@ -66,7 +66,8 @@ def compute_in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarra
         with np.errstate(all="ignore"):
             if narrow is None:
                 return np.asarray(fn(*arrays, **params))
-            wide = [a.astype(f.computed.numpy) if f is not None and f.narrow else a for a, f in zip(arrays, formats, strict=True)]
+            pairs = zip(arrays, formats, strict=True)
+            wide = [converted(a, f.computed.numpy) if f is not None and f.narrow else a for a, f in pairs]
             out = np.asarray(fn(*wide, **params))
             return converted(out, narrow.numpy) if out.dtype == narrow.computed.numpy else out
 

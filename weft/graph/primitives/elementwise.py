@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, INTEGERS, UINT32, UINT64, Format
+from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, INTEGERS, UINT32, UINT64, Format, Kinds
 from weft.dtypes.rounding import converted, round_array
 from weft.errors import DTypeError
 from weft.graph.node import Domain, Node, Primitive, Shape
@@ -49,7 +49,7 @@ def _keep_integers(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 def entry(
-    name: str, arity: int, allowed: frozenset[Format], reference: Callable[..., np.ndarray],
+    name: str, arity: int, allowed: Kinds, reference: Callable[..., np.ndarray],
     formula: f.Formula, vjp: Callable[..., Any], *, out: Format | None = None, flops: int = 1,
     domain: tuple[float, float] = (-3.0, 3.0), integers: tuple[float, float] = (-9.0, 9.0), exact: bool = True,
     cheap: bool = False,
@@ -160,14 +160,14 @@ def _stochastic_rule(x: Node, word: Node, dtype: Format, bits: int) -> tuple[Sha
 
 
 def _round_to(x: np.ndarray, dtype: Format, mode: str) -> np.ndarray:
-    return round_array(np.asarray(x).astype(FROM_NUMPY[x.dtype].computed.numpy), dtype, mode)
+    return round_array(converted(np.asarray(x), FROM_NUMPY[x.dtype].computed.numpy), dtype, mode)
 
 
 def _round_stochastic(x: np.ndarray, word: np.ndarray, dtype: Format, bits: int) -> np.ndarray:
     x, word = np.broadcast_arrays(x, word)
     if bits < 32:
         word = word & np.uint32((1 << 32) - (1 << 32 - bits)) | np.uint32(1 << 31 - bits)
-    return round_array(x.astype(FROM_NUMPY[x.dtype].computed.numpy), dtype, "stochastic", word)
+    return round_array(converted(x, FROM_NUMPY[x.dtype].computed.numpy), dtype, "stochastic", word)
 
 
 def _batch_stochastic(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:

@@ -6,6 +6,7 @@ Loaded with the first kernel, since arrays and graphs do not need the kernel IR.
 from __future__ import annotations
 
 from weft.dtypes.formats import INT64, UINT64
+from weft.dtypes.rounding import rounded_number
 from weft.graph.node import Along, Node, Reader
 from weft.kernel import index as ix
 from weft.kernel.expressions import each
@@ -41,7 +42,7 @@ def pad(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
     inner, own = ix.pad(index, node.params["low"], x.shape, reader.extents)
     if x.size == 0:
         return reader.m.const(value, node.dtype)
-    return reader.guarded(x, inner, guards, own, node.dtype.numpy.type(value).item())
+    return reader.guarded(x, inner, guards, own, rounded_number(value, node.dtype))
 
 
 def concat(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:

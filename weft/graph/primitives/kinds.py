@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, INTEGERS, Format, formats_of_kind
 
 SIGNED, UNSIGNED = frozenset(formats_of_kind("signed")), frozenset(formats_of_kind("unsigned"))
@@ -16,6 +18,6 @@ _WORDS = {
 }
 
 
-def words(dtypes: frozenset[Format]) -> str:
+def words(dtypes: Set[Format]) -> str:
     """Return the set in words, for messages."""
     return _WORDS.get(dtypes) or "one of " + ", ".join(sorted(d.name for d in dtypes))

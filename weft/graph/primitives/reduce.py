@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import INT64, Format
+from weft.dtypes.formats import INT64, Format, Kinds
 from weft.errors import ShapeError
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
@@ -27,7 +27,7 @@ def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
     return tuple(1 if d in axes else n for d, n in enumerate(shape))
 
 
-def _rule(name: str, allowed: frozenset[Format], identity: bool, out: Format | None = None) -> Callable[..., Any]:
+def _rule(name: str, allowed: Kinds, identity: bool, out: Format | None = None) -> Callable[..., Any]:
     def rule(x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Shape, Format]:
         check_dtype(name, x, allowed)
         return shape(x.shape, axes, keepdims), out or x.dtype
@@ -117,7 +117,7 @@ def _position_reference(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
 
 
 def _entry(
-    name: str, monoid: str, allowed: frozenset[Format], reference: Any, vjp: Any, identity: bool, out: Format | None = None
+    name: str, monoid: str, allowed: Kinds, reference: Any, vjp: Any, identity: bool, out: Format | None = None
 ) -> None:
     register(Primitive(
         name, "reduce", _rule(name, allowed, identity, out), reference, None, vjp, _batch(name), reduction_cost,

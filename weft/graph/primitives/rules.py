@@ -6,7 +6,7 @@ string.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import lru_cache
 
 from weft.dtypes.formats import BOOL, Format
@@ -83,7 +83,7 @@ def shapes_error(name: str, nodes: Sequence[Node], names: Sequence[str]) -> Shap
     return ShapeError(f"{name}: shapes do not broadcast: {shapes}.{hint}")
 
 
-def dtype_error(name: str, nodes: Sequence[Node], names: Sequence[str], allowed: frozenset[Format]) -> DTypeError:
+def dtype_error(name: str, nodes: Sequence[Node], names: Sequence[str], allowed: Set[Format]) -> DTypeError:
     """Return the error for operands of a dtype that is not allowed, or of different dtypes."""
     bad = next((k for k, node in enumerate(nodes) if node.dtype not in allowed), None)
     if bad is not None:
@@ -92,12 +92,12 @@ def dtype_error(name: str, nodes: Sequence[Node], names: Sequence[str], allowed:
     return DTypeError(f"{name}: dtypes differ: {pairs}. Cast with astype('{nodes[0].dtype.name}').")
 
 
-def check_dtype(name: str, x: Node, allowed: frozenset[Format]) -> None:
+def check_dtype(name: str, x: Node, allowed: Set[Format]) -> None:
     if x.dtype not in allowed:
         raise dtype_error(name, (x,), ("x",), allowed)
 
 
-def unary(name: str, allowed: frozenset[Format], out: Format | None) -> Rule:
+def unary(name: str, allowed: Set[Format], out: Format | None) -> Rule:
     """Return the rule of a unary element-wise primitive. ``out``: the result's dtype, if it differs."""
     def rule(x: Node) -> tuple[Shape, Format]:
         check_dtype(name, x, allowed)
@@ -106,7 +106,7 @@ def unary(name: str, allowed: frozenset[Format], out: Format | None) -> Rule:
     return rule
 
 
-def binary(name: str, allowed: frozenset[Format], out: Format | None) -> Rule:
+def binary(name: str, allowed: Set[Format], out: Format | None) -> Rule:
     """Return the rule of a binary element-wise primitive. ``out``: the result's dtype, if it differs."""
     def rule(x1: Node, x2: Node) -> tuple[Shape, Format]:
         dtype = x1.dtype

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import Format, Kinds
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, flip, full, slice_axis
 from weft.graph.primitives.common import batch_in_front, compute_in_float32, reduction_cost
@@ -16,7 +16,7 @@ from weft.graph.primitives.rules import check_axis, check_dtype
 from weft.graph.primitives.table import TABLE, Primitive, register
 
 
-def _rule(name: str, allowed: frozenset[Format]) -> Callable[..., Any]:
+def _rule(name: str, allowed: Kinds) -> Callable[..., Any]:
     def rule(x: Node, axis: int) -> tuple[Shape, Format]:
         check_dtype(name, x, allowed)
         check_axis(name, axis, len(x.shape))
@@ -67,7 +67,7 @@ def _reverse_recurrence(g: Node, passed: Node, axis: int) -> Node:
     return g
 
 
-def _entry(name: str, monoid: str, allowed: frozenset[Format], join: np.ufunc, vjp: Any) -> None:
+def _entry(name: str, monoid: str, allowed: Kinds, join: np.ufunc, vjp: Any) -> None:
     register(Primitive(
         name, "running", _rule(name, allowed), _reference(join), None, vjp, batch_in_front(name), reduction_cost,
         monoid=monoid, last=True,

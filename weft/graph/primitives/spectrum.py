@@ -7,7 +7,7 @@ twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ INVERSE_NORMS = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 REAL = frozenset((FLOAT32, FLOAT64))
 
 
-def _check(name: str, x: Node, allowed: frozenset[Format], axes: Sequence[int], norm: str) -> None:
+def _check(name: str, x: Node, allowed: Set[Format], axes: Sequence[int], norm: str) -> None:
     check_dtype(name, x, allowed)
     for axis in axes:
         check_axis(name, axis, len(x.shape))

@@ -14,7 +14,7 @@ from weakref import WeakSet
 import numpy as np
 
 from weft.dtypes.formats import COMPLEX, Format
-from weft.dtypes.rounding import scalar
+from weft.dtypes.rounding import rounded_number, scalar
 from weft.errors import ShapeError, format_bytes
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.source_lines import find_user_function, user_frame
@@ -112,13 +112,18 @@ def scalar_leaf(value: float | int | bool | None, dtype: Format) -> Node:
     return Node(SCALAR, (), {}, (), dtype, None, value)
 
 
+def _numpy_number(value: Any, dtype: Format) -> Any:
+    """Return a number as a NumPy scalar of its format; of a user's format, as one of the format that computes it."""
+    return dtype.computed.numpy.type(rounded_number(value, dtype)) if dtype.custom else scalar(value, dtype)
+
+
 def constant(value: Any, dtype: Format) -> Node:
     """Return a leaf for a number that is part of the graph's key. ``params['value']`` is a NumPy scalar of ``dtype``."""
     if dtype in COMPLEX:
         return _load_complexes().constant(value, dtype)
     if -65504 <= value <= 65504:  # float16's largest
-        return Node(CONSTANT, (), {"value": scalar(value, dtype)}, (), dtype)
+        return Node(CONSTANT, (), {"value": _numpy_number(value, dtype)}, (), dtype)
     if dtype.kind == "float":
         value = float(value)  # bfloat16 accepts no int of more than 64 bits
     with np.errstate(over="ignore"):  # callers warn about numbers of users
-        return Node(CONSTANT, (), {"value": scalar(value, dtype)}, (), dtype)
+        return Node(CONSTANT, (), {"value": _numpy_number(value, dtype)}, (), dtype)

@@ -83,7 +83,7 @@ def round_to_storage(o: Ops, x: str, dtype: Format) -> str:
     """Round a float to a narrow format (nearest, ties to even; NaN stays NaN). The result is still a float."""
     if dtype == FLOAT16:
         return o.convert("fpext", "half", o.convert("fptrunc", "float", x, "half"), "float")
-    if dtype.exponent == 8 and dtype is not BFLOAT16 or dtype.computed is not FLOAT32:
+    if dtype.custom or dtype.special == "scale":
         return round_with_mode(o, x, dtype.computed, dtype, "nearest")
     if dtype is not BFLOAT16:
         return round_by_addition(o, x, dtype)
@@ -121,7 +121,8 @@ def cast(o: Ops, x: str, source: Format, target: Format) -> str:
         if s == t:  # among float32 and the halves
             return round_to_storage(o, x, target) if target.narrow else x
         if s == "float":
-            return o.convert("fpext", "float", x, "double")
+            x = o.convert("fpext", "float", x, "double")
+            return round_to_storage(o, x, target) if target.narrow else x
         return _double_to_half(o, x, target) if target.narrow else o.convert("fptrunc", "double", x, "float")
     if target in FLOATS:
         out = o.convert("sitofp" if source.kind == "signed" else "uitofp", s, x, t)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import BOOL, FLOAT16, FLOATS, Format
-from weft.dtypes.rounding import converted
+from weft.dtypes.rounding import rounded_number
 
 
 @cache
@@ -58,7 +58,7 @@ def float_text(value: float) -> str:
 def _rounded_text(dtype: Format, double: bytes) -> str:
     """Return the text of a double rounded to a dtype. Cached by its bits, since 0.0 == -0.0 and NaN != NaN."""
     with np.errstate(over="ignore"):
-        return float_text(float(converted(np.asarray(struct.unpack(">d", double)[0]), dtype.numpy)))
+        return float_text(float(rounded_number(struct.unpack(">d", double)[0], dtype)))
 
 
 def literal(dtype: Format, value: Any) -> str:
