@@ -7,9 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cross import TABLE, bind, check_in_place, kernels_of, leaf
+from harness import Compiled, fresh, isas
 
 import weft as wf
+from tests.kernel.evaluate import evaluate
 from weft.devices import get_num_threads, set_num_threads
+from weft.devices.cpu.generate import generate
+from weft.devices.cpu.nest.kernel import generate_loops
+from weft.dtypes.formats import BOOL, INT64
+from weft.graph.node import Node
+from weft.graph.primitives import constant
+from weft.kernel.hazards import in_place
 
 pytestmark = pytest.mark.usefixtures("lazy")
 
@@ -163,3 +172,58 @@ def test_an_index_out_of_range_beside_statistics_is_an_error() -> None:
         f(a, b, table, i)[1].numpy()
     y, high = f(a, b, table, wf.minimum(i, 39))
     assert high.numpy() == y.numpy().max() == 69
+
+
+def op(name: str, *nodes: Node, **params: Any) -> Node:
+    return bind(TABLE[name], *nodes, **params)
+
+
+@pytest.mark.parametrize("name", isas())
+@pytest.mark.parametrize("seed", range(8))
+def test_templates_and_loop_nests_on_older_processors_too(seed: int, name: str) -> None:
+    r = np.random.default_rng(seed)
+    dtype = (np.float32, np.float64)[seed // 4 % 2]
+    m, n, k = (int(r.choice((1, 3, 8, 17, 40))) for _ in range(3))
+    if seed % 4:
+        arrays = [r.standard_normal(s).astype(dtype) for s in ((m, k), (k, n), (m, n))]
+        a, b, c = map(leaf, arrays)
+        y = op("add", op("dot_general", a, b, contract=((1,), (0,)), batch=((), ())), c)
+    else:
+        arrays = [r.standard_normal(s).astype(dtype) for s in ((2, 3, 8, 9), (5, 3, 3, 3), (2, 5, 6, 7))]
+        a, b, c = map(leaf, arrays)
+        y = op("add", convolved(a, b), c)
+    axes = tuple(range(len(y.shape)))
+    zero = constant(0, y.dtype)
+    results = [
+        y, op("reduce_max", op("abs", y), axes=axes, keepdims=False), op("reduce_min", y, axes=axes, keepdims=True),
+        op("reduce_sum", op("cast", op("greater", y, zero), dtype=INT64), axes=axes, keepdims=False),
+        op("reduce_max", op("less", y, zero), axes=axes, keepdims=False),
+    ]
+    assert results[-1].dtype is BOOL
+    (fused,) = kernels_of([a, b, c], results)
+    kernel, ins = fused.kernel, [arrays[[a, b, c].index(node)].reshape(shape) for node, shape in fused.inputs]
+    pairs = in_place(kernel)
+    assert any(output == 0 for _, output in pairs)
+    isa = isas()[name]
+    expected: list[np.ndarray] = []
+    for make in (generate_loops, generate):
+        generated = make(kernel, isa)
+        compiled = Compiled(generated, kernel, isa)
+        out = compiled(ins, [fresh(node.dtype, node.shape) for node in fused.outputs])
+        if not expected or not isa.fma:  # without the instruction only templates round twice
+            expected = out
+        made, *counted = (out[fused.outputs.index(node)] for node in results)
+        for got, want in zip(counted, (np.abs(made).max(), made.min(), (made > 0).sum(), (made < 0).any()), strict=True):
+            assert got == want, f"{make.__name__}, {m} {n} {k}, seed {seed}"
+        assert make is generate_loops or any(p.startswith(("product", "vector product", "convolution")) for p in generated.paths)
+        for got, want in zip(out, expected, strict=True):
+            assert got.tobytes() == np.ascontiguousarray(want).tobytes(), f"{make.__name__}, {m} {n} {k}, seed {seed}"
+        for pair in pairs:
+            check_in_place(compiled, ins, [], pair, out, evaluate(kernel, ins, [])[0])
+
+
+def convolved(x: Node, w: Node) -> Node:
+    return op(
+        "conv_general", x, w, stride=(1, 1), padding=((0, 0), (0, 0)), lhs_dilation=(1, 1), rhs_dilation=(1, 1), groups=1,
+        dims=((0, 1, 2, 3),) * 3,
+    )
