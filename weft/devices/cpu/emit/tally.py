@@ -20,12 +20,12 @@ from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, wide
 from weft.dtypes.formats import BOOL, INT32
 from weft.kernel.expressions import access_values, each, roots, walk
-from weft.kernel.ir import Kernel, Reduction, Store
+from weft.kernel.ir import Kernel, Reduction, Store, size_of
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The states of a tally while a function runs: a variable. ``tally`` accumulates in the variable's dtype."""
+    """A variable with the states of a tally while a function runs. ``tally`` accumulates in the variable's dtype."""
 
     tally: Reduction
     type_: str
@@ -38,6 +38,7 @@ class Tallies:
 
     def __init__(self, module: Module, isa: ISA, kernel: Kernel, tallies: tuple[Reduction, ...], lanes: int) -> None:
         self.module, self.isa, self.kernel, self.tallies, self.lanes = module, isa, kernel, tallies, lanes
+        self.in_registers = [_narrowed(r) for r in tallies]
         self.values = list(each([r.value for r in tallies]))
         self.places = {}
         size = 0
@@ -63,9 +64,7 @@ class Tallies:
     def begin(self, f: Function) -> list[Cell]:
         """Return variables for the states of all tallies, set to their identities."""
         cells = []
-        for r in self.tallies:
-            if _counts(r):  # a function sees fewer than 2**31 elements a lane
-                r = replace(r, value=replace(r.value, dtype=INT32), accum=INT32, dtype=INT32)
+        for r in self.in_registers:
             type_, align = self._vector(r)
             cells.append(Cell(r, type_, f.local(type_, align), align))
             f.store(type_, reduce.identity(r, self.lanes)[0], cells[-1].pointer, align)
@@ -156,6 +155,9 @@ def _checks(kernel: Kernel) -> bool:
     return any(v.op == "check" for phase in kernel.phases for v in walk(roots(phase.stages)))
 
 
-def _counts(r: Reduction) -> bool:
-    """Return whether a tally counts: it adds up bools."""
-    return r.monoid == "sum" and r.value.op == "cast" and r.value.args[0].dtype is BOOL and r.accum.bytes == 8
+def _narrowed(r: Reduction) -> Reduction:
+    """Return a tally that adds up bools in 32 bits, if these hold its result; any other tally as it is."""
+    counts = r.monoid == "sum" and r.value.op == "cast" and r.value.args[0].dtype is BOOL
+    if not counts or r.accum.bytes < 8 or size_of(r.axes) >= 1 << 31:
+        return r
+    return replace(r, value=replace(r.value, dtype=INT32), accum=INT32, dtype=INT32)
