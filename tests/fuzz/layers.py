@@ -70,6 +70,17 @@ def integer_product(g: Growth) -> str:
     return f"{x} @ {g.input((shape[-1], 3), dtype)}"
 
 
+def tallied(g: Growth) -> str:
+    """What a product's kernel reduces of its result: see ``weft/kernel/tallies.py``."""
+    y = g.add(g.r.choice((product, batched, integer_product, convolution))(g))
+    if y is None:
+        return product(g)
+    return g.r.choice((
+        f"wf.abs({y}).max()", f"{y}.max()", f"{y}.min()", f"wf.isnan({y}).any()", f"wf.isfinite({y}).sum()",
+        f"wf.abs({y}).max() * 2", f"wf.maximum({y}, 0).max(keepdims=True)", f"({y} == {y}).all()",
+    ))
+
+
 def as_images(g: Growth, x: str, spatial: int) -> str:
     """A value seen as a batch of images, or a new input."""
     shape = g.shape(x)
@@ -359,8 +370,8 @@ def with_rule(g: Growth) -> str:
 
 
 NETS = [
-    (4.0, product), (1.5, batched), (2.0, contraction), (0.7, integer_product), (2.5, convolution), (2.0, pooling),
-    (2.5, normalised), (1.0, pooled_norm),
+    (4.0, product), (1.5, batched), (2.0, contraction), (0.7, integer_product), (1.0, tallied), (2.5, convolution),
+    (2.0, pooling), (2.5, normalised), (1.0, pooled_norm),
     (2.5, activation), (1.5, layer), (1.0, loss),
 ]
 LOOPS = [(2.0, loop), (1.0, branches), (0.7, state), (1.0, table), (2.0, mapped), (1.5, slope)]

@@ -209,6 +209,15 @@ def _product(m: int, n: int, k: int, text: str = "x0 @ x1", a: str = "mk", b: st
     return case
 
 
+def _tallied(case: Callable[[random.Random, str], Case]) -> Callable[[random.Random, str], Case]:
+    """A reduction of a product that the product's kernel computes."""
+    def reduced(r: random.Random, d: str) -> Case:
+        inputs, line = case(r, d)
+        return inputs, r.choice(("wf.abs({}).max()", "({}).min()", "({}).max()", "wf.isfinite({}).sum()")).replace("{}", line)
+
+    return reduced
+
+
 def _batched(r: random.Random, d: str) -> Case:
     b, m, n, k = r.choice((2, 3)), r.choice((2, 5, 9)), r.choice((2, 16, 17)), r.choice((8, 33))
     return {"x0": (d, (b, m, k), "normal"), "x1": (d, (b, k, n), "normal")}, r.choice(("x0 @ x1", "wf.tanh(x0 @ x1)"))
@@ -233,6 +242,8 @@ PRODUCTS: dict[str, tuple[str, Callable[[random.Random, str], Case]]] = {
     "in pieces": ("product in pieces", _product(30, 260, 1100)), "units": ("product units", _product(260, 260, 33)),
     "along": ("vector product along", _product(1, 33, 70, "x1 @ x0.reshape((-1,))", "mk", "nk")),
     "across": ("vector product across", _product(1, 33, 70)), "sweep": ("vector product sweep", _product(1, 2049, 257)),
+    "tallied": ("tallies", _tallied(_product(9, 17, 8))), "tallied units": ("tallies", _tallied(_product(260, 260, 33))),
+    "tallied vector": ("tallies", _tallied(_product(1, 33, 70))),
 }
 CONVOLUTIONS: dict[str, tuple[str, Callable[[random.Random, str], Case]]] = {
     "convolution": ("convolution", _convolution((2, 3, 9, 9), (8, 3, 3, 3), ", padding=1")),
@@ -240,6 +251,8 @@ CONVOLUTIONS: dict[str, tuple[str, Callable[[random.Random, str], Case]]] = {
     "weights": ("convolution weights", _convolution((3, 2, 9, 9), (4, 2, 3, 3), ", padding=1", "1")),
     "strided gradient": ("convolution fill", _convolution((2, 2, 9, 9), (3, 2, 1, 1), ", stride=2", "0")),
     "input gradient": ("", _convolution((2, 2, 9, 9), (3, 2, 3, 3), ", stride=2, padding=1", "0")),
+    "tallied convolution": ("tallies", _tallied(_convolution((2, 3, 9, 9), (8, 3, 3, 3), ", padding=1"))),
+    "tallied gradient": ("tallies", _tallied(_convolution((2, 2, 9, 9), (3, 2, 1, 1), ", stride=2", "0"))),
 }
 
 

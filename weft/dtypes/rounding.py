@@ -46,6 +46,9 @@ def encode(b: Any, bits: Any, form: Format, mode: str = "nearest", word: Any = N
         else:
             least = b.form.bias - form.bias << digits
             s = b.where("ult", size, least, 0, b.i("sub", size, least))
+    elif form.bias == b.form.bias and not form.subnormals:
+        below = b.where("ult", size, 1 << digits, 1, 0)
+        drop = b.where("eq", below, 0, digits - digit, digits)
     elif form.bias != b.form.bias:
         least = b.form.bias + 1 - form.bias  # the exponent field of the smallest normal number
         first = digits - digit + (0 if form.subnormals else digit)
@@ -74,7 +77,7 @@ def encode(b: Any, bits: Any, form: Format, mode: str = "nearest", word: Any = N
     if mode in ("up", "down"):
         beyond = b.where("eq", negative, int(mode == "up"), top, over)
     code = b.where("ugt", code, top, beyond, code)  # "fixed": top and beyond depend on the sign
-    if mode in ("zero", "up", "down"):
+    if mode in ("zero", "up", "down") or form.largest > b.form.largest:
         code = b.where("eq", size, infinite, over, code)  # infinity stays infinite
     if form.special == "scale":
         code = b.where("eq", size, 0, nan, b.where("eq", negative, 0, code, nan))

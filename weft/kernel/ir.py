@@ -273,8 +273,9 @@ class Contraction:
     """acc[id] = sum over k of a * b, for every (batch, m, n); the stores are the epilogue and read it as ``acc``.
 
     a depends on batch, m, k; b on batch, n, k. Axis groups are ordered as the output's dimensions are. Within a store, ``acc`` is
-    the element at the store's own (batch, m, n). A convolution has the same form: m = (image, oh, ow), n = (out channel), k = (in
-    channel, kh, kw), and a's index is oh*stride + kh - pad with a guard.
+    the element at the store's own (batch, m, n); a Stage over the same axes may read it, too (``tallies.py``). A convolution has
+    the same form: m = (image, oh, ow), n = (out channel), k = (in channel, kh, kw), and a's index is oh*stride + kh - pad with a
+    guard.
 
     order: the order of the sum over k. None: the generator chooses it from the kernel and the CPU (the weight gradient of a
         convolution, which sums pixels in memory order).

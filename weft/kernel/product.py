@@ -12,8 +12,9 @@ from math import prod
 from weft.dtypes.formats import Format
 from weft.kernel.convolution import operand_load
 from weft.kernel.expressions import Rewriter, access_values, each
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value, size_of
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Reduction, Store, Value, size_of
 from weft.kernel.summation import contraction_order
+from weft.kernel.tallies import contraction_of, split_last_phase
 from weft.kernel.target import Order
 
 
@@ -35,6 +36,7 @@ class Product:
 
     k_outer: extents of the axes of k that do not merge with its last one; they run outside of it.
     order: the order of the sum over k_outer and k as one index.
+    tallies: reductions of the element (``tallies.py``), which ``tally_stores`` read when they are complete.
     """
 
     id: int
@@ -48,6 +50,8 @@ class Product:
     accum: Format
     stores: tuple[Store, ...]
     order: Order
+    tallies: tuple[Reduction, ...] = ()
+    tally_stores: tuple[Store, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -77,26 +81,27 @@ class Product:
 
 def match_product(kernel: Kernel) -> Product | None:
     """Return the kernel's product in normal form, or None if the kernel is anything else."""
-    if len(kernel.phases) != 1 or len(kernel.phases[0].stages) != 1 or kernel.scratch:
+    phases, tally_stores = split_last_phase(kernel)
+    found = contraction_of(phases[0]) if len(phases) == 1 and not kernel.scratch else None
+    if found is None or found[0].accum.name not in ("float32", "float64"):
         return None
-    c = kernel.phases[0].stages[0]
-    if not isinstance(c, Contraction) or c.accum.name not in ("float32", "float64"):
-        return None
+    c, tallies = found
     a, b = loaded(c.a, c.accum), loaded(c.b, c.accum)
-    if a is None or b is None or not c.stores or any(s.mode != "set" for s in c.stores):
+    if a is None or b is None or not (c.stores or tallies) or any(s.mode != "set" for s in c.stores):
         return None
-    outer_axes = (*kernel.phases[0].axes, *c.batch)
+    outer_axes = (*phases[0].axes, *c.batch)
     all_axes = (*outer_axes, *c.m, *c.n, *c.k)
     if any(axis.extent == 0 for axis in all_axes):
         return None
     fa, fb = a.flat(), b.flat()
-    store_affines = _affines_of(c.stores)
+    store_affines = _affines_of(c.stores, tallies)
     m_outer, m, m_gone = _merge(c.m, [fa, *store_affines])
     n_outer, n, n_gone = _merge(c.n, [fb, *store_affines])
     k_outer, k, k_gone = _merge(c.k, [fa, fb])
     outer, _, outer_gone = _merge((*outer_axes, *m_outer, *n_outer), [], keep=True)
     flattener = _Flattener(m_gone | n_gone | k_gone | outer_gone)
     stores = tuple(flattener.store(s) for s in c.stores)
+    tallies = tuple(replace(r, value=flattener.value(r.value)) for r in tallies)
     for flat, free in ((fa, c.m), (fb, c.n)):
         if not {axis for axis, _ in flat.terms} <= {axis.id for axis in (*outer_axes, *free, *c.k)}:
             return None
@@ -109,7 +114,7 @@ def match_product(kernel: Kernel) -> Product | None:
 
     return Product(
         c.id, outer, m, n, k.extent if k else 1, tuple([axis.extent for axis in k_outer]), operand(a, m), operand(b, n), c.accum,
-        stores, contraction_order(c),
+        stores, contraction_order(c), tallies, tally_stores,
     )
 
 
@@ -119,9 +124,9 @@ def loaded(value: Value, accum: Format) -> Access | None:
     return None if access is None or access.guard or access.buffer.dtype.bytes > accum.bytes else access
 
 
-def _affines_of(stores: tuple[Store, ...]) -> list[Affine]:
-    """Return every affine index, flattened, that the stores evaluate."""
-    values = list(each([v for s in stores for v in (s.value, *access_values(s.access))]))
+def _affines_of(stores: tuple[Store, ...], tallies: tuple[Reduction, ...]) -> list[Affine]:
+    """Return every affine index, flattened, that the stores and tallies evaluate."""
+    values = list(each([*[v for s in stores for v in (s.value, *access_values(s.access))], *[r.value for r in tallies]]))
     accesses = [*(s.access for s in stores), *(v.attr for v in values if v.op == "load")]
     indices = [index for a in accesses for index in (a.flat(), *(g for g, _, _ in a.guard))]
     return indices + [v.attr for v in values if v.op == "index"]

@@ -85,7 +85,7 @@ def _cut_phases(kernel: ir.Kernel) -> list[_Cut]:
                 else:  # the result varies along axes of the stage: it is complete before the next stage reads it
                     early.append((free, (ir.Stage(r.axes, (r,)),)))
             if isinstance(stage, ir.Contraction):
-                early.append(_lower_contraction(phase.axes, stage))
+                early.append(_lower_contraction(phase, stage))
             if early and pending:
                 out.append((phase.axes, tuple(pending)))
                 pending = []
@@ -118,16 +118,17 @@ def _separate(shared: tuple[ir.Axis, ...], stages: list[ir.Stage]) -> list[_Cut]
     return out
 
 
-def _lower_contraction(shared: tuple[ir.Axis, ...], c: ir.Contraction) -> tuple[tuple[ir.Axis, ...], tuple[ir.Stage, ...]]:
+def _lower_contraction(phase: ir.Phase, c: ir.Contraction) -> tuple[tuple[ir.Axis, ...], tuple[ir.Stage, ...]]:
     """Return a contraction as a part: a ``dot`` reduction, then its stores."""
+    shared = phase.axes
     shared_ids = {a.id for a in shared}
     free = tuple(a for a in (*shared, *c.batch, *c.m, *c.n) if a.id not in shared_ids or a in shared)
     a = c.a if c.a.dtype == c.accum else ir.Value("cast", (c.a,), c.accum)
     b = c.b if c.b.dtype == c.accum else ir.Value("cast", (c.b,), c.accum)
     product = ir.Value("mul", (a, b), c.accum)
-    dtype = next((v.dtype for v in walk([s.value for s in c.stores]) if v.op == "acc" and v.attr == c.id), c.accum)
+    dtype = next((v.dtype for v in walk(roots(phase.stages)) if v.op == "acc" and v.attr == c.id), c.accum)
     r = ir.Reduction(c.id, c.k, "dot", product, c.accum, dtype, contraction_order(c), precision=c.precision)
-    return free, (ir.Stage(c.k, (r,)), ir.Stage((), (), c.stores))
+    return free, (ir.Stage(c.k, (r,)), *((ir.Stage((), (), c.stores),) if c.stores else ()))
 
 
 class _Rewriter(Rewriter):
@@ -288,8 +289,12 @@ def split_by_stage(part: Part, number: int) -> tuple[list[Part], list[ir.Buffer]
     return parts, scratch
 
 
-def join_axes(stores: tuple[ir.Store, ...], axes: tuple[ir.Axis, ...], joined: ir.Axis) -> tuple[ir.Store, ...] | None:
-    """Return the stores with ``joined`` in place of ``axes`` (last fastest), or None if an index needs them separately."""
+Epilogue = tuple[tuple[ir.Store, ...], tuple[ir.Reduction, ...]]  # of a contraction: its stores and tallies
+
+
+def join_axes(epilogue: Epilogue, axes: tuple[ir.Axis, ...], joined: ir.Axis) -> Epilogue | None:
+    """Return an epilogue with ``joined`` in place of ``axes`` (last fastest), or None if an index needs them separately."""
+    stores, tallies = epilogue
     ids = {a.id for a in axes}
     steps, step = {}, 1
     for axis in reversed(axes):
@@ -316,20 +321,21 @@ def join_axes(stores: tuple[ir.Store, ...], axes: tuple[ir.Axis, ...], joined: i
         return ir.Access(buffer, (flat,), a.guard, a.fill)
 
     memo: dict[int, ir.Value] = {}
-    for v in walk([s.value for s in stores]):
+    for v in walk([*(s.value for s in stores), *(r.value for r in tallies)]):
         attr = access(v.attr) if v.op == "load" else affine(v.attr) if v.op == "index" else v.attr
         if attr is None and v.attr is not None:
             return None
         memo[id(v)] = replace(v, args=tuple([memo[id(a)] for a in v.args]), attr=attr)
     places = [access(s.access) for s in stores]
     new = [ir.Store(p, memo[id(s.value)], s.mode) for p, s in zip(places, stores, strict=True) if p]
-    return tuple(new) if all(places) else None
+    return (tuple(new), tuple([replace(r, value=memo[id(r.value)]) for r in tallies])) if all(places) else None
 
 
-def work(stores: tuple[ir.Store, ...]) -> int:
-    """Return about how many instructions the stores take for one vector."""
+def work(epilogue: Epilogue) -> int:
+    """Return about how many instructions an epilogue takes for one vector."""
+    stores, tallies = epilogue
     free = ("const", "acc", "scalar")
-    values = each([s.value for s in stores])
-    return len(stores) + sum(
+    values = each([*(s.value for s in stores), *(r.value for r in tallies)])
+    return len(stores) + len(tallies) + sum(
         0 if v.op in free else 30 if v.op in ir.MACHINE_OPERATIONS and ir.MACHINE_OPERATIONS[v.op].costly else 1 for v in values
     )

@@ -85,6 +85,7 @@ class Target:
     relaying: memory traffic in bytes that storing a program's weights in another order must save, since it needs one more launch.
     chains: the products of products with kernels that do not store the intermediate matrix (``ir.Chain``).
     skips_copies: whether a phase that only copies an array onto itself is omitted.
+    tallies: whether the kernel of a product also computes reductions of its result (``tallies.py``).
     """
 
     name: str = "cpu"
@@ -97,6 +98,7 @@ class Target:
     relaying: int = 0
     chains: ChainLimits = ChainLimits()
     skips_copies: bool = True
+    tallies: bool = True
 
 
 CPU = Target()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import FLOATS, INT32
+from weft.dtypes.formats import FLOATS, INT32, Format
 from weft.dtypes.rounding import rounded_number
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.formulas import counted
@@ -325,11 +325,13 @@ class Expander:
 
     def reduce(
         self, node: Node, axes: tuple[Axis, ...], monoid: str, value: Value, carried: bool, into: list[Reduction],
+        dtype: Format | None = None,
     ) -> Value:
-        """Add a Reduction to the stage's ``into`` and return the value of its result."""
+        """Add a Reduction to the stage's ``into`` and return the value of its result, of the node's dtype or ``dtype``."""
+        dtype = dtype or node.dtype
         accum = value.dtype.computed
         if monoid in ("sum", "prod"):
-            accum = node.dtype.computed
+            accum = dtype.computed
         value = self.m.cast(value, value.dtype.computed if value.dtype.narrow else accum)
         orders = self.view.target.orders
         if "axes" not in node.params:
@@ -339,12 +341,12 @@ class Expander:
         if monoid == "prod" and value.dtype in FLOATS:  # separate lanes may reach 0 and infinity, whose product is NaN
             order = Order(1, max(1, math.prod([a.extent for a in axes])))
         for r in into:
-            if r.value is value and (r.monoid, r.axes, r.dtype, r.order) == (monoid, axes, node.dtype, order):
-                return self.m.acc(r.id, node.dtype)
+            if r.value is value and (r.monoid, r.axes, r.dtype, r.order) == (monoid, axes, dtype, order):
+                return self.m.acc(r.id, dtype)
         number = self.reductions
         self.reductions += 1
-        into.append(Reduction(number, axes, monoid, value, value.dtype, node.dtype, order, carried))
-        return self.m.acc(number, node.dtype)
+        into.append(Reduction(number, axes, monoid, value, value.dtype, dtype, order, carried))
+        return self.m.acc(number, dtype)
 
     def stage(self, level: int, extents: Shape) -> tuple[tuple[Axis, ...], list[Reduction], list]:
         """Return the stage of a level whose own loops have these extents, creating it if it does not exist."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from weft.graph.node import Node, frozen
+from weft.kernel.tallies import is_order_free
 from weft.schedule import reasons
 from weft.schedule.fusion_graph import FusionGraph
 from weft.schedule.reasons import NotFusible
@@ -320,7 +321,7 @@ class Structure:
         operand = node.inputs[0]
         f = self.read(operand)
         if f is not None and f.product:
-            raise NotFusible(reasons.PRODUCT_REDUCED)
+            self._check_tally(node, f)
         if node.op.kind == "window":
             kept = out = self._windows(node, f)
         else:
@@ -337,6 +338,15 @@ class Structure:
             return NodeFacts(out, below.full + 1, views=0)  # complete in a later phase: reading it computes nothing
         self.kept.append(kept)
         return NodeFacts(out, below.full, kept, below.depth + 1, views=0)
+
+    def _check_tally(self, node: Node, f: NodeFacts) -> None:
+        """Raise NotFusible unless a product's kernel can compute this reduction of its result (``kernel/tallies.py``)."""
+        operand = node.inputs[0]
+        whole = node.op.kind == "reduce" and all(n == 1 or d in node.params["axes"] for d, n in enumerate(operand.shape))
+        if not whole or f.full or not all(is_order_free(node.op.monoid, n.dtype) for n in (node, operand)):
+            raise NotFusible(reasons.PRODUCT_REDUCED)
+        if not self.view.target.tallies:
+            raise NotFusible(reasons.PRODUCT_TALLIED)
 
     def _single(self, node: Node) -> NodeFacts:
         """Return the facts of a reduction over dimensions of extent 1, or over a window of a few elements."""
@@ -517,13 +527,22 @@ def _writes_same_rows(st: Structure, ends: list[Node]) -> bool:
 def _check_product(st: Structure) -> None:
     """Raise NotFusible unless the group's nodes and stores fit the loops of its product."""
     assert st.product is not None
-    if st.shared is not None or any(reduces(n) or n.op.kind == "scatter" for n in st.nodes):
+    if st.shared is not None or any(n.op.kind == "scatter" for n in st.nodes):
         raise NotFusible(reasons.PRODUCT_REDUCED)
     axes = [t for t in st.tokens(st.product) if t]
     if len(set(axes)) != len(axes):
         raise NotFusible(reasons.OTHER_INDEX)
+    for node in st.nodes:
+        if reduces(node):
+            below = st.read(node.inputs[0])
+            if below is None or not below.product:
+                raise NotFusible(reasons.PRODUCT_REDUCED)
+            if sorted(st.find(t) for t in below.dims if t) != sorted(axes):
+                raise NotFusible(reasons.PRODUCT_DOMAIN)
+        elif st.facts[node].full and (st.facts[node].product or node.size != 1 or node.op.kind not in ("elementwise", "shape")):
+            raise NotFusible(reasons.PRODUCT_REDUCED)
     for node in st.stored:
-        if sorted(t for t in st.tokens(node) if t) != sorted(axes):
+        if not st.facts[node].full and sorted(t for t in st.tokens(node) if t) != sorted(axes):
             raise NotFusible(reasons.PRODUCT_DOMAIN)
     for node in st.nodes:
         if st.facts[node].product and len([t for t in st.tokens(node) if t]) != len(axes):

@@ -248,8 +248,13 @@ class Grouping:
         a.weight, b.weight = a.weight - weight, b.weight + weight
         a.shape = b.shape = None
         self.of.update(dict.fromkeys(nodes, b))
-        self.reasons.update({(p, n): reasons.STORED for n in nodes for p in view.sources[n] if self.of[p] is a})
+        reason = next((r for n in nodes for r in self._reasons_below(n) if r in reasons.OF_PRODUCTS), reasons.STORED)
+        self.reasons.update({(p, n): reason for n in nodes for p in view.sources[n] if self.of[p] is a})
         return True
+
+    def _reasons_below(self, node: Node) -> list[str]:
+        """Return why readers of a node are in other groups."""
+        return [self.reasons[node, r] for r in self.view.readers[node] if (node, r) in self.reasons]
 
     def _with_operands(self, node: Node, group: Group) -> set[Node]:
         """Return a node and the cheap element-wise operands that only it and they read, in its group."""

@@ -1,31 +1,42 @@
-"""Products: dot_general and conv_general as Contractions, with the nodes that read them as the epilogue."""
+"""Products: dot_general and conv_general as Contractions, with the nodes that read them as the epilogue, and tallies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from itertools import product
 from math import prod
 from typing import Any
 
+from weft.dtypes.formats import BOOL, FLOATS, INT32, Format
 from weft.graph.node import Node
 from weft.kernel import index as ix
 from weft.kernel.index import Guard, Index
-from weft.kernel.ir import Affine, Axis, Contraction, Phase, Stage, Value, along
+from weft.kernel.ir import Affine, Axis, Contraction, Phase, Reduction, Stage, Value, along
 from weft.kernel.summation import product_order, window_order
 from weft.kernel.target import Order, Orders
 from weft.schedule.convolution_order import dilation_phases, sums_along_positions, tap_phase
 from weft.schedule.expand import Expander, Pending, Scope
-from weft.schedule.group_structure import Structure
+from weft.schedule.group_structure import Structure, reduces
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
-    """Return a phase for each part of the group's product."""
+    """Return a phase for each part of the group's product, and one for what is stored of its tallies."""
     node = st.product
     assert node is not None
     parts = _dot(x, node) if node.op.kind == "product" else _conv(x, node)
     order = _dot_order if node.op.kind == "product" else _conv_order
-    return [Phase((), (_stage(x, st, node, partial(order, x.view.target.orders), part),)) for part in parts]
+    tallies: dict[Node, list[Value]] = {n: [] for n in st.nodes if reduces(n)}
+    out = [Phase((), _stages(x, st, node, partial(order, x.view.target.orders), part, tallies)) for part in parts]
+    x.scope = Scope()
+    for tally, of_parts in tallies.items():
+        x.complete[tally] = _join_tallies(x, tally, of_parts)
+    last: list[Pending] = []
+    for n in st.stored:
+        if st.facts[n].full:
+            index = (ix.ZERO,) * len(n.shape)
+            last.append(Pending(n, index, (), x.at(n, index)))
+    return [*out, Phase((), (Stage((), (), tuple(last)),))] if last else out  # type: ignore[arg-type]
 
 
 def _dot_order(orders: Orders, m: list[Axis], n: list[Axis], k: list[Axis]) -> Order:
@@ -46,10 +57,11 @@ def _conv_order(orders: Orders, m: list[Axis], n: list[Axis], k: list[Axis]) -> 
 _Part = tuple[list[Axis], list[Axis], list[Axis], list[Axis], Value | None, Value | None, Index]
 
 
-def _stage(
+def _stages(
     x: Expander, st: Structure, node: Node, order: Callable[[list[Axis], list[Axis], list[Axis]], Order | None], part: _Part,
+    tallies: dict[Node, list[Value]],
 ) -> Any:
-    """Return a Contraction and its stores."""
+    """Return a Contraction and its stores; with tallies, the stage of both. Add this part's result to each of ``tallies``."""
     batch, m, n, k, a, b, index = part
     number = x.reductions
     x.reductions += 1
@@ -59,19 +71,63 @@ def _stage(
     at: dict[int, Affine] = dict(zip(st.tokens(node), index, strict=True))
     pending = []
     for stored in st.stored:
+        if st.facts[stored].full:
+            continue
         where = tuple([at[t] if t else ix.ZERO for t in st.tokens(stored)])
         if stored is node:
             where = index
         pending.append(Pending(stored, where, (), x.at(stored, where)))
+    loops = tuple([*batch, *m, *n])
+    reductions: list[Reduction] = []
+    for tally, of_parts in tallies.items():
+        below = st.read(tally.inputs[0])
+        assert below is not None
+        value = x.at(tally.inputs[0], tuple([at[st.find(t)] if t else ix.ZERO for t in below.dims]))
+        value, dtype = _tallied(x, value, tally)
+        of_parts.append(x.reduce(tally, loops, tally.op.monoid, value, carried=False, into=reductions, dtype=dtype))
     if a is None or b is None:  # nothing to sum
-        return Stage(tuple([*batch, *m, *n]), (), tuple(pending))  # type: ignore[arg-type]
+        return (Stage(loops, tuple(reductions), tuple(pending)),)  # type: ignore[arg-type]
     accum = node.dtype.computed
     precision = node.params.get("precision", "float32")
     if precision not in x.view.target.precisions:
         precision = "float32"
-    return Contraction(
-        number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, order(m, n, k), tuple(pending), precision,  # type: ignore[arg-type]
+    stores: Any = tuple(pending)
+    c = Contraction(
+        number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, order(m, n, k), () if tallies else stores, precision,
     )
+    return (c, Stage(loops, tuple(reductions), stores)) if tallies else (c,)
+
+
+def _tallied(x: Expander, value: Value, tally: Node) -> tuple[Value, Format]:
+    """Return the value that a tally reduces, and the dtype of its result: bools and magnitudes are compared as integers.
+
+    The bits of floats that are not negative are in the order of the floats, and NaN is above infinity. An integer comparison is
+    one instruction, a float one that keeps NaN is five.
+    """
+    if value.dtype is BOOL:
+        return x.m.cast(value, tally.dtype if tally.dtype is not BOOL else INT32), INT32 if tally.dtype is BOOL else tally.dtype
+    if tally.op.monoid == "max" and _is_magnitude(value):
+        bits = value.dtype.computed.integer
+        return x.m.bitcast(x.m.cast(value, value.dtype.computed), bits), bits
+    return value, tally.dtype
+
+
+def _is_magnitude(value: Value) -> bool:
+    while value.op == "cast" and value.args[0].dtype in FLOATS:
+        value = value.args[0]
+    return value.op == "abs" and value.dtype in FLOATS
+
+
+def _join_tallies(x: Expander, tally: Node, of_parts: list[Value]) -> Value:
+    """Return a tally of the whole product from those of its parts."""
+    operation = {"sum": "add", "prod": "mul"}.get(tally.op.monoid, tally.op.monoid)
+    value = reduce(getattr(x.m, operation), of_parts)
+    operand = tally.inputs[0].dtype
+    if operand in FLOATS and value.dtype not in FLOATS:
+        value = x.m.bitcast(value, operand.computed)
+    if tally.dtype is BOOL:
+        return x.m.ne(value, x.m.const(0, value))
+    return x.m.cast(value, tally.dtype)
 
 
 def _dot(x: Expander, node: Node) -> list[_Part]:

@@ -7,6 +7,7 @@ RESHAPE = "a reshape that no index expression can follow: the value is stored an
 TWO_PRODUCTS = "two products: each product is a kernel of its own"
 PRODUCT_OPERAND = "operands of a product are read from memory"
 PRODUCT_REDUCED = "a reduction of a product: the product must be complete first"
+PRODUCT_TALLIED = "this device computes the reductions of a product in a kernel of their own"
 PRODUCT_DOMAIN = "a product's kernel stores only arrays of the product's shape"
 CYCLE = "would form a cycle: a third kernel depends on one of the two and is needed by the other"
 REDUCE_AXES = "reductions keep different axes"
@@ -28,6 +29,8 @@ CHAINED = "attention ends its kernel: other kernels read its results"
 RUNNING = "a running sum, product or extreme is computed along an ordered axis of its own"
 STORED = "it is cheap to compute from stored arrays, so the kernel that reads it computes it"
 UNRELATED = "no operation joins them"
+
+OF_PRODUCTS = frozenset((PRODUCT_REDUCED, PRODUCT_TALLIED))  # why a reduction is not in the kernel of the product that it reads
 
 
 class NotFusible(Exception):

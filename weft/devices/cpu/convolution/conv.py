@@ -8,9 +8,11 @@ from weft.devices.cpu.convolution.weights import WeightGradient
 from weft.devices.cpu.emit.chunks import count_entry
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.merge_similar import merge_similar_functions
+from weft.devices.cpu.emit.tally import emit_tally_stores
 from weft.devices.cpu.emit.text import Generated, Module
 from weft.kernel.convolution import match_conv
-from weft.kernel.ir import Chain, Kernel, Stage
+from weft.kernel.ir import Kernel, Stage
+from weft.kernel.tallies import contraction_of, reduces_tallies, split_last_phase
 
 
 def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
@@ -27,25 +29,28 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     """
     module = Module()
     parts: list[ConvolutionPart] = []
-    for number, phase in enumerate(kernel.phases):
-        if phase.axes or len(phase.stages) != 1 or kernel.scratch:
+    phases, tally_stores = split_last_phase(kernel)
+    for number, phase in enumerate(phases):
+        if phase.axes or kernel.scratch:
             return None
         stage, prefix = phase.stages[0], f"{kernel.name}.{number}"
-        if isinstance(stage, Chain):
-            return None
         if isinstance(stage, Stage):
-            if stage.reductions or any(s.mode != "set" for s in stage.stores):
+            if len(phase.stages) != 1 or not reduces_tallies(stage) or any(s.mode != "set" for s in stage.stores):
                 return None
             parts.append(Fill(kernel, stage, isa, module, prefix))
             continue
-        conv = match_conv(stage)
-        if conv is None:
+        found = contraction_of(phase)
+        conv = match_conv(found[0]) if found else None
+        if found is None or conv is None:
             return None
         driver = WeightGradient if conv.dot else Forward
-        parts.append(driver(kernel, conv, isa, module, prefix))
+        parts.append(driver(kernel, conv, isa, module, prefix, found[1]))
     if all(isinstance(part, Fill) for part in parts):
         return None
     base = max(part.shared for part in parts)
+    for part in parts:
+        part.tallies_at = base
+        base += part.storing * part.tallies.size
     for part in parts:
         module.took(part.path)
         part.generate(base)
@@ -54,5 +59,10 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     count_entry(module, f)
     for part in parts:
         f.do(f"call void {part.name('run')}(ptr %args)")
+    if tally_stores:
+        results: dict[int, str] = {}
+        for part in parts:
+            results |= part.tallies.join(f, part.storing, part.tallies_at)
+        emit_tally_stores(f, module, isa, kernel, tally_stores, results)
     module.vectors = True
     return module.generated(kernel.name, base, max(part.worker for part in parts))

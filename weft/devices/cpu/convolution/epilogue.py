@@ -7,29 +7,38 @@ from dataclasses import replace
 from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.emit.affine import first_mask
 from weft.devices.cpu.emit.check import record_slot
+from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, key_of
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, load_scalar
+from weft.devices.cpu.emit.tally import Tallies
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.expressions import access_values, each, walk
-from weft.kernel.ir import Access, Axis, Kernel, Stage, Store
+from weft.kernel.ir import Access, Axis, Kernel, Reduction, Stage, Store
+from weft.kernel.stages import Epilogue
 
 
 class ConvolutionPart:
     """Base class of the generators of one phase.
 
-    shared, worker: bytes of scratch for all workers, and for each; path: the name of the code path, for ``Generated.paths``
+    shared, worker: bytes of scratch for all workers, and for each; path: the name of the code path, for ``Generated.paths``.
+    storing: number of chunks that store; tallies_at: offset of their states of tallies in scratch, set before ``generate``.
     """
 
     shared = worker = 0
     path = ""
     conv: Conv
     number: Number
+    tallies: Tallies
+    storing = tallies_at = 0
 
-    def __init__(self, kernel: Kernel, isa: ISA, module: Module, prefix: str) -> None:
+    def __init__(
+        self, kernel: Kernel, isa: ISA, module: Module, prefix: str, tallies: tuple[Reduction, ...] = (), lanes: int = 0,
+    ) -> None:
         self.kernel, self.isa, self.module, self.prefix = kernel, isa, module, prefix
+        self.tallies = Tallies(module, isa, kernel, tallies, lanes)
         self.scratch_slot = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
 
     def name(self, part: str) -> str:
@@ -47,27 +56,38 @@ class ConvolutionPart:
         """Emit ``void @prefix.run(ptr args)``. base: offset of the workers' scratch."""
         raise NotImplementedError
 
+    def run_storing(self, f: Function, body: str, parallel: bool) -> None:
+        """Emit the chunks that store and update the tallies."""
+        body = self.tallies.wrap(body, self.tallies_at) if self.tallies else body
+        run_chunks(self.module, f, body, self.storing, parallel)
+
     def env(self, f: Function, stores: tuple[Store, ...]) -> Env:
         """Return an Env with all pointers and run-time scalars, loaded at the start of a function."""
         kernel = self.kernel
         pointers = {key_of(b): self.argument(f, b.id) for b in (*kernel.inputs, *kernel.outputs)}
         first = len(kernel.inputs) + len(kernel.outputs)
         scalars = {i: load_scalar(f, dtype, f.offset("%args", 8 * (first + i))) for i, dtype in enumerate(kernel.scalars)}
-        values = [s.value for s in stores] + [v for s in stores for v in access_values(s.access)]
+        values = [s.value for s in stores] + [v for s in stores for v in access_values(s.access)] + self.tallies.values
         checks = any(v.op == "check" for v in walk(values))
         return Env(pointers=pointers, scalars=scalars, record=self.argument(f, record_slot(kernel)) if checks else "")
 
 
 class Stores:
-    """The stores inside one function. Create it at the function's start, where it reads arguments; emit when sums are ready."""
+    """The stores and tallies inside one function.
+
+    Create it at the function's start, where it reads arguments; emit when sums are ready; call ``end`` at the function's end.
+    epilogue: what ``join_axes`` made of the convolution's.
+    """
 
     def __init__(
-        self, f: Function, part: ConvolutionPart, conv: Conv, number: Number, stores: tuple[Store, ...] | None = None
+        self, f: Function, part: ConvolutionPart, conv: Conv, number: Number, epilogue: Epilogue | None = None
     ) -> None:
         self.f, self.module, self.isa, self.conv, self.number = f, part.module, part.isa, conv, number
-        self.stores = stores or conv.contraction.stores
+        self.stores, reduced = epilogue or (conv.contraction.stores, part.tallies.tallies)
         self.base = part.env(f, self.stores)
-        sums = [v for s in self.stores for v in each([s.value]) if v.op == "acc"]
+        self.tallies = part.tallies.of(reduced)
+        self.cells = self.tallies.begin(f)
+        sums = [v for v in each([*(s.value for s in self.stores), *(r.value for r in reduced)]) if v.op == "acc"]
         self.narrow = next((v.dtype for v in sums if v.dtype.narrow), None)
 
     def emit(self, axes: dict[Axis, str], along: Axis, at: str | int, sums: str, live: int, outer: Level | None = None) -> None:
@@ -86,8 +106,12 @@ class Stores:
         if outer is not None:
             env.levels = [outer, Level(self.f.lines)]
             env.level_of = {axis.id: 0 for axis in axes} | {along.id: 1}
+        self.tallies.add(self.f, env, self.cells)
         for store in self.stores:
             emit_store(self.f, self.module, self.isa, store, env)
+
+    def end(self) -> None:
+        self.tallies.end(self.f, self.cells)
 
     def row(self, axes: dict[Axis, str], along: Axis, sums: str) -> None:
         """Emit all stores at ``axes`` along the whole of ``along``; ``sums``: address of contiguous sums, padded to vectors."""
@@ -114,19 +138,28 @@ class Fill(ConvolutionPart):
     path = "convolution fill"
 
     def __init__(self, kernel: Kernel, stage: Stage, isa: ISA, module: Module, prefix: str) -> None:
-        super().__init__(kernel, isa, module, prefix)
+        super().__init__(kernel, isa, module, prefix, stage.reductions, isa.lanes(4))
         self.stage = stage
+        self.storing = 1
 
     def generate(self, base: int) -> None:
-        f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
+        part, more = ("fill", ", i64 %chunk, i64 %worker") if self.tallies else ("run", "")
+        f = self.module.function(f"define internal void {self.name(part)}(ptr %args{more})")
         env = self.env(f, self.stage.stores)
+        cells = self.tallies.begin(f)
 
         def nest(axes: tuple[Axis, ...], at: dict[int, str]) -> None:
             if axes:
                 with f.loop(0, axes[0].extent) as i:
                     nest(axes[1:], {**at, axes[0].id: i})
                 return
+            here = replace(env, axes=at, memo={}, lanes=self.tallies.lanes)
+            self.tallies.add(f, here, cells)
             for store in self.stage.stores:
-                emit_store(f, self.module, self.isa, store, replace(env, axes=at, memo={}))
+                emit_store(f, self.module, self.isa, store, here)
 
         nest(self.stage.axes, {})
+        self.tallies.end(f, cells)
+        if self.tallies:
+            f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
+            self.run_storing(f, self.name(part), parallel=False)

@@ -20,7 +20,7 @@ from weft.devices.cpu.emit.emit import Level
 from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
-from weft.kernel.ir import Axis, Kernel
+from weft.kernel.ir import Axis, Kernel, Reduction
 from weft.kernel.stages import join_axes, work
 from weft.kernel.summation import contraction_order
 
@@ -43,15 +43,17 @@ def emit_digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
 class Forward(ConvolutionPart):
     """The generator of a convolution over vectors of pixels."""
 
-    def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
-        super().__init__(kernel, isa, module, prefix)
-        self.conv = conv
+    def __init__(
+        self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str, tallies: tuple[Reduction, ...] = (),
+    ) -> None:
         accum = conv.contraction.accum
+        super().__init__(kernel, isa, module, prefix, tallies, isa.lanes(accum.bytes))
+        self.conv = conv
         self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
         pixels = tuple(w.pixel for w in conv.windows)
         self.joined = Axis(JOINED_AXIS_ID, prod(p.extent for p in pixels))
-        self.joined_stores = join_axes(conv.contraction.stores, pixels, self.joined)
-        few = self.joined_stores is not None and work(self.joined_stores) <= MAX_DIRECT_INSTRUCTIONS
+        self.joined_epilogue = join_axes((conv.contraction.stores, tallies), pixels, self.joined)
+        few = self.joined_epilogue is not None and work(self.joined_epilogue) <= MAX_DIRECT_INSTRUCTIONS
         self.plan = make_plan(conv, isa, accum.bytes, few)
         self.path = "convolution" + (" in place" if self.plan.in_place else "") + (" direct" if self.plan.direct else "")
         self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
@@ -68,7 +70,7 @@ class Forward(ConvolutionPart):
         self.out_pitch = round_to_line((layout.plane + slack) * size) // size + 64 // size
         self.worker = self.image_bytes + (0 if self.plan.direct else round_to_line(self.mr * self.out_pitch * size))
         self.tiles: dict[int, str] = {}
-        self.chunks = conv.group.extent * self.plan.image_blocks * self.plan.row_blocks * self.plan.filter_groups
+        self.storing = conv.group.extent * self.plan.image_blocks * self.plan.row_blocks * self.plan.filter_groups
 
     def generate(self, base: int) -> None:
         self.base = base
@@ -137,6 +139,8 @@ class Forward(ConvolutionPart):
                 with f.loop(0, images) as n:
                     axes[conv.free] = f.add(first, n)
                     self._rows(f, stores, axes, f.offset(plane, f.mul(n, layout.image_pitch * number.size)), 0, row0, rows)
+        assert stores is not None
+        stores.end()
 
     def _direct_tiles(self) -> None:
         """Emit ``void tile(px, w, args, group, free, filter, from, to)``: tiles and their stores along one run of pixels.
@@ -161,7 +165,7 @@ class Forward(ConvolutionPart):
             f"define internal void {self.name(f'tile{rows}.{live}')}(ptr noalias %px, ptr noalias %w, ptr %args, "
             "i64 %group, i64 %free, i64 %filter, i64 %from, i64 %to)"
         )
-        stores = Stores(f, self, self.conv, number, self.joined_stores)
+        stores = Stores(f, self, self.conv, number, self.joined_epilogue)
         filters = [f.add("%filter", i) for i in range(rows)]
         before = f.lines
         once = [Level(before) for _ in range(rows)]  # loads of a filter's stores hoisted out of the loop
@@ -179,6 +183,7 @@ class Forward(ConvolutionPart):
                         stores.emit(axes, self.joined, at, sums, min(number.lanes, live - j * number.lanes), once[i])
         before.extend(f.lines)
         f.lines = before
+        stores.end()
 
     def _direct_panels(
         self, f: Function, image: str, weights: str, start: str, end: str, group: str, free: str, row0: str, rows: str
@@ -263,4 +268,4 @@ class Forward(ConvolutionPart):
         packs = self.conv.group.extent * self.panels
         worth = self.k * self.conv.filters.extent * self.conv.group.extent > MIN_PARALLEL_WEIGHTS
         run_chunks(self.module, f, self.name("pack"), packs, worth)
-        run_chunks(self.module, f, self.name("chunk"), self.chunks, self.conv.flops() > MAX_SERIAL_FLOPS)
+        self.run_storing(f, self.name("chunk"), self.conv.flops() > MAX_SERIAL_FLOPS)

@@ -26,7 +26,7 @@ from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
-from weft.kernel.ir import Axis, Kernel, size_of
+from weft.kernel.ir import Axis, Kernel, Reduction, size_of
 from weft.kernel.stages import join_axes
 
 BLOCK = 384 * 1024  # largest size of a block's copies, in bytes
@@ -58,10 +58,13 @@ def choose_dot(isa: ISA, filters: int, columns: int) -> tuple[int, int]:
 class WeightGradient(ConvolutionPart):
     """The generator of a convolution as dot products along pixels."""
 
-    def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
-        super().__init__(kernel, isa, module, prefix)
-        self.conv = conv
+    def __init__(
+        self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str, tallies: tuple[Reduction, ...] = (),
+    ) -> None:
         accum = conv.contraction.accum
+        super().__init__(kernel, isa, module, prefix, tallies, isa.lanes(accum.bytes))
+        self.conv = conv
+        self.storing = conv.group.extent * conv.filters.extent
         self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
         size, lanes = accum.bytes, self.number.lanes
         windows, images, filters = conv.windows, conv.chan.extent, conv.filters.extent
@@ -359,11 +362,12 @@ class WeightGradient(ConvolutionPart):
             gather(whole, self.columns % width)
         inner = (conv.free, *(w.tap for w in conv.windows))
         joined = Axis(JOINED, self.columns)
-        together = join_axes(conv.contraction.stores, inner, joined)
+        together = join_axes((conv.contraction.stores, self.tallies.tallies), inner, joined)
         stores = Stores(f, self, conv, number, together)
         axes: dict[Axis, str] = {conv.group: group, conv.filters: o}
         if together is not None:
             stores.row(axes, joined, row)
+            stores.end()
             return
 
         def walk(nest: tuple[Axis, ...], at: str) -> None:
@@ -375,11 +379,11 @@ class WeightGradient(ConvolutionPart):
                 walk(nest[1:], f.offset(at, f.mul(i, size_of(nest[1:]) * size)))
 
         walk(inner, row)
+        stores.end()
 
     def _entry(self) -> None:
         f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
         groups = self.conv.group.extent
         chunks = groups * self.parts * self.filter_groups
         run_chunks(self.module, f, self.name("chunk"), chunks, self.conv.flops() > MAX_SERIAL_FLOPS)
-        results = groups * self.conv.filters.extent * self.columns
-        run_chunks(self.module, f, self.name("finish"), groups * self.conv.filters.extent, results > 1 << 15)
+        self.run_storing(f, self.name("finish"), self.storing * self.columns > 1 << 15)

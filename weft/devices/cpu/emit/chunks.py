@@ -5,7 +5,7 @@ A kernel of less than about 20 us of work runs its chunks on the calling thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.ir import Kernel
@@ -31,20 +31,28 @@ def run_chunks(m: Module, f: Function, body: str, chunks: int, parallel: bool, c
             f.do(f"call void {body}(ptr {context}, i64 {chunk}, i64 0)")
 
 
-def run_units(m: Module, kernel: Kernel, units: int, chunks: int, worker_scratch: int) -> None:
-    """Emit the entry of a product: each chunk runs its share of the calls ``unit(args, unit, work)``."""
+def run_units(
+    m: Module, kernel: Kernel, units: int, chunks: int, worker_scratch: int, shared: int = 0,
+    wrap: Callable[[str], str] = str,
+) -> Function:
+    """Emit the entry of a product: each chunk runs its share of the calls ``unit(args, unit, work)``. Return the entry.
+
+    shared: bytes of scratch before that of the workers. wrap: returns the name of the function that runs a chunk's function.
+    """
     symbol = kernel.name
     slots = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
     f = m.function(f"define internal void @{symbol}.chunk(ptr %args, i64 %chunk, i64 %worker)")
     work = "null"
     if worker_scratch:
-        work = f.offset(f.load("ptr", f.offset("%args", 8 * slots), 8), f.mul("%worker", worker_scratch))
+        work = f.offset(f.load("ptr", f.offset("%args", 8 * slots), 8), f.add(f.mul("%worker", worker_scratch), shared))
     lo, hi = share(f, "%chunk", units, chunks)
     with f.loop(lo, hi) as unit:
         f.do(f"call void @{symbol}.unit(ptr %args, i64 {unit}, ptr {work})")
+    body = wrap(f"@{symbol}.chunk")
     f = m.function(f"define void @{symbol}(ptr %args)")
     count_entry(m, f)
-    run_chunks(m, f, f"@{symbol}.chunk", chunks, parallel=True)
+    run_chunks(m, f, body, chunks, parallel=True)
+    return f
 
 
 def divide(f: Function, value: str, by: int) -> tuple[str, str]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from weft.devices.cpu.emit.affine import first_mask
+from weft.devices.cpu.emit.chunks import run_units
 from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, kernel_env, llvm_type
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast
-from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.tally import Cell, Tallies, emit_tally_stores
+from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.product.microkernel import Tile
 from weft.kernel.expressions import access_values, dependencies, each, iterate_topmost
 from weft.kernel.ir import Kernel, Value
@@ -31,11 +34,22 @@ class Epilogue:
         self.vector = f"<{self.lanes} x {self.scalar}>"
         self.size = product.accum.bytes
         self.deps: dict[int, frozenset] = {}
-        roots = [s.value for s in product.stores]
-        self.values = list(each(roots + [v for s in product.stores for v in access_values(s.access)]))
+        self.tallies = Tallies(module, isa, kernel, product.tallies, self.lanes)
+        self.roots = [*(s.value for s in product.stores), *(r.value for r in product.tallies)]
+        self.values = list(each(self.roots + [v for s in product.stores for v in access_values(s.access)]))
         self.cost = sum(_cost(v) for v in self.values)
         self.outlined: set[int] = set()
         self.narrow = next((v.dtype for v in self.values if v.op == "acc" and v.dtype.narrow), None)
+
+    def run_units(self, units: int, chunks: int, worker_scratch: int) -> Generated:
+        """Emit the entry of the kernel, see ``chunks.run_units``, and what it stores of tallies. Return the generated kernel."""
+        shared = chunks * self.tallies.size
+        wrap = partial(self.tallies.wrap, base=0) if self.tallies else str
+        f = run_units(self.module, self.kernel, units, chunks, worker_scratch, shared, wrap)
+        if self.tallies:
+            results = self.tallies.join(f, chunks, 0)
+            emit_tally_stores(f, self.module, self.isa, self.kernel, self.p.tally_stores, results)
+        return self.module.generated(self.symbol, shared, worker_scratch)
 
     # ---- a tile in registers
 
@@ -59,12 +73,14 @@ class Epilogue:
             env.vector = None
             self._hoist(f, env, column=False)
             lines[r] = env.memo
+        cells = self.tallies.begin(f)
         for r in range(rows):
             for v in range(vectors):
                 live = tail if v == vectors - 1 else 0
                 env = self._element_env(base, r, v, live)
                 env.memo = {**columns[v], **lines[r]}
-                self._store(f, env, tile[r][v])
+                self._store(f, env, tile[r][v], cells)
+        self.tallies.end(f, cells)
 
     def _env(self, f: Function) -> Env:
         """Return the Env that all elements share: pointers, scalars, the outer loops."""
@@ -95,10 +111,10 @@ class Epilogue:
             deps = dependencies(value, self.deps)
             return axis.id in deps and not (other and other.id in deps) and not any(isinstance(d, tuple) for d in deps)
 
-        for value in iterate_topmost([s.value for s in self.p.stores], depends_on_axis):
+        for value in iterate_topmost(self.roots, depends_on_axis):
             emit_value(f, self.module, self.isa, value, env)
 
-    def _store(self, f: Function, env: Env, acc: str) -> None:
+    def _store(self, f: Function, env: Env, acc: str, cells: list[Cell]) -> None:
         """Store one vector (or one element if n is a single column): all values are emitted before all stores."""
         if self.narrow is not None:  # summed in float32, rounded before it is read
             acc = cast(Ops(f, self.module, self.isa, self.lanes), acc, self.p.accum, self.narrow)
@@ -107,6 +123,7 @@ class Epilogue:
         env.accs = {self.p.id: acc}
         for store in self.p.stores:
             emit_value(f, self.module, self.isa, store.value, env)
+        self.tallies.add(f, env, cells)
         for store in self.p.stores:
             emit_store(f, self.module, self.isa, store, env)
 
@@ -141,6 +158,7 @@ class Epilogue:
         )
         width = self.lanes * self.size
         base = self._env(f)
+        cells = self.tallies.begin(f)
         with f.loop(0, "%rows") as r, f.loop(0, "%vectors") as v:
             at = f.add(f.mul(r, "%stride"), v)
             acc = f.load(self.vector, f.offset("%tile", f.mul(at, width)), width)
@@ -150,7 +168,8 @@ class Epilogue:
                 env.axes[self.p.m.id] = f.add("%i", r)
             if self.p.n:
                 env.axes[self.p.n.id] = f.add("%j", f.mul(v, self.lanes))
-            self._store(f, env, acc)
+            self._store(f, env, acc, cells)
+        self.tallies.end(f, cells)
         return name
 
 

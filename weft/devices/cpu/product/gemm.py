@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from weft.devices.cpu.emit import pairwise
-from weft.devices.cpu.emit.chunks import divide, divide_all, run_units, share
+from weft.devices.cpu.emit.chunks import divide, divide_all, share
 from weft.devices.cpu.emit.isa import ISA, LINE, round_to_line
 from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.product.epilogue import Epilogue
@@ -100,9 +100,8 @@ class _Driver:
         self._emit_packs()
         self._emit_unit()
         units = self.plan.m_units * self.plan.n_units * self.p.batch
-        run_units(self.module, self.kernel, units, max(self.plan.chunks, 1), self.scratch)
         self.module.vectors = True
-        return self.module.generated(self.symbol, 0, self.scratch)
+        return epilogue.run_units(units, max(self.plan.chunks, 1), self.scratch)
 
     # ---- pieces
 

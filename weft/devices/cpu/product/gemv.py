@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from functools import partial
 
 from weft.devices.cpu.emit import pairwise
-from weft.devices.cpu.emit.chunks import divide, divide_all, run_units, share
+from weft.devices.cpu.emit.chunks import divide, divide_all, share
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.emit.types import llvm_type
@@ -84,9 +84,8 @@ class _Driver:
             else:
                 self._emit_across(tail)
         self._emit_unit()
-        run_units(self.module, self.kernel, self.units * self.p.batch, max(self.chunks, 1), self.room)
         self.module.vectors = True
-        return self.module.generated(self.symbol, 0, self.room)
+        return epilogue.run_units(self.units * self.p.batch, max(self.chunks, 1), self.room)
 
     # ---- pieces
 

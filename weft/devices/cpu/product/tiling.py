@@ -143,7 +143,7 @@ def make_plan(
     elif not unit_columns and kc < k:  # tiles stay in the cache between k blocks
         n_units = _ceil_div(m * n * size, isa.l2 // 4)
     sweeps = panels == 1 and kc < min(k, 17)
-    flops = 2 * m * columns * nr * p.batch * (k * p.turns + work(p.stores))  # with those of unused lanes
+    flops = 2 * m * columns * nr * p.batch * (k * p.turns + work((p.stores, p.tallies)))  # with those of unused lanes
     m_units, n_units = _split_units(p, flops, panels, columns, min(m_units, panels), min(n_units, columns), sweeps)
     if by_rows:
         m_units, n_units = panels, 1
