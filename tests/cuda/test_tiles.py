@@ -300,11 +300,11 @@ def test_the_program_goes_on_while_others_are_compiled(card: Card) -> None:
 
         tasks: list[Task] = []
 
-        def asked(self, jobs: Any) -> list[Task]:
+        def submit(self, jobs: Any) -> list[Task]:
             self.tasks += [Task(job) for job in jobs]
             return self.tasks
 
-        def over(self, tasks: Any) -> bool:
+        def is_abandoned(self, tasks: Any) -> bool:
             return all(task.done for task in tasks)
 
     device.codes._pool = later = Later()  # type: ignore[assignment]

@@ -128,7 +128,7 @@ def wrap(node: Node, trace: Any = _CURRENT_TRACE, kind: type[Array] | None = Non
     out._trace = trace
     if trace is not None:
         node.holder = ref = _ref(out)
-        trace.made.append(ref)
+        trace.made_arrays.append(ref)
     elif node.value is None and not compute_if_small(node):
         node.holder = ref = _ref(out)
         add_pending(ref, node)

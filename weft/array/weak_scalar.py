@@ -112,7 +112,7 @@ def _make(kind: type[TraceNumber], node: Node, source: _Source | None) -> Any:
     out.source = source
     out._trace = trace = CONTEXT.trace
     if trace is not None:
-        trace.made.append(weakref.ref(out))
+        trace.made_arrays.append(weakref.ref(out))
     return out
 
 

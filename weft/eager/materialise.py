@@ -201,11 +201,11 @@ def one(node: Node, free: bool = False) -> Any:
 
 def _read_error(nodes: Sequence[Node]) -> str:
     trace = CONTEXT.trace
-    place = trace.looks if trace is not None and trace.looks else "a traced function that has ended"
+    place = trace.read_error if trace is not None and trace.read_error else "a traced function that has ended"
     origins = [getattr(node.holder(), "_trace", None) for node in nodes if isinstance(node.holder, weakref.ref)]
     origin = next((x for x in origins if x is not None and x.where is not None and x not in traces()), None)
     if origin is not None:
-        place = f"{origin.looks} (in line {user_line(origin.where)}) that has ended, where the array was left behind"
+        place = f"{origin.read_error} (in line {user_line(origin.where)}) that has ended, where the array was left behind"
     return (
         f"{user_line(user_frame())}: the value of this array is not known inside {place}; numpy(), float(), bool(), "
         "formats (f\"{x:.2f}\"), Python's math, min, max, if and while need it. Use wf.where for choices, wf.exp and wf.minimum "

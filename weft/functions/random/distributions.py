@@ -379,10 +379,10 @@ def _draw_by_formula(
 def _refuse_in_trace(name: str) -> None:
     """Raise TraceError inside a trace: NumPy draws immediately, which a program cannot contain."""
     trace = CONTEXT.trace
-    if trace is not None and trace.looks:
+    if trace is not None and trace.read_error:
         raise TraceError(
             f"{user_line(user_frame())}: NumPy draws random.{name} immediately, which is not possible inside "
-            f"{trace.looks}: draw outside and pass the numbers as an argument"
+            f"{trace.read_error}: draw outside and pass the numbers as an argument"
         )
 
 
