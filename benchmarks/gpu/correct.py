@@ -16,7 +16,7 @@ from benchmarks.gpu.samples import Case, derivatives, primitives, values
 from benchmarks.gpu.setting import Rows, Setting
 from benchmarks.gpu.steps import COMPILERS
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
-from weft.devices.cuda.adapter import compiled
+from weft.devices.cuda.adapter import compile_launch
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.card_allocator import CardAllocator, CardMemory
 from weft.devices.cuda.nvidia import NvidiaDriver
@@ -64,7 +64,7 @@ class _Texts:
             new = self.of[op.name] = []
             for graph, _ in _cases(op, self._setting.quick):
                 for call in calls(build(graph, self._device.target)):
-                    for launch in self._device.printed(call.kernel).launches:
+                    for launch in self._device.print_kernel(call.kernel).launches:
                         if (key := _key(launch)) not in seen_keys:
                             seen_keys.add(key)
                             new.append(launch)
@@ -92,9 +92,9 @@ class _Texts:
         if _key(launch) in self._made:
             self._made[_key(launch)].result(max(self._setting.left, 0.1))
         if getattr(self._device, "driver", None) is None:
-            compiled(launch, self._capability)
+            compile_launch(launch, self._capability)
         else:
-            self._device.codes.loaded(launch, 16)
+            self._device.codes.load(launch, 16)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -107,7 +107,7 @@ def _key(launch: Launch) -> Any:
 
 def _compile(launch: Launch, capability: int) -> None:
     """Compile in another process. The result is passed on through Triton's cache on disk."""
-    compiled(launch, capability)
+    compile_launch(launch, capability)
 
 
 def load(setting: Setting) -> Rows:

@@ -51,7 +51,7 @@ def check_kernel(
             got = run_kernel(device, kernel, inputs, scalars, shared)
             near(kernel, got, expected, beyond, inputs)
         except Exception as error:
-            texts = "\n".join(f"{launch.grid} {launch.text}" for launch in device.printed(kernel).launches)
+            texts = "\n".join(f"{launch.grid} {launch.text}" for launch in device.print_kernel(kernel).launches)
             raise Mismatch(f"on {device.name}", f"{error} (shared: {shared})\n{kernel_key(kernel)}\n{texts}") from error
 
 

@@ -22,21 +22,21 @@ def memory(form: Format) -> str:
     return "tl.uint8" if form is BOOL or form.alone else f"tl.{form.name}"
 
 
-def loaded(text: str, form: Format) -> str:
+def convert_loaded(text: str, form: Format) -> str:
     """Return the expression that converts a value from its memory type to its register type."""
     if form.alone:
         return f"from_float8({text}, {_bits_of(form)})"
     return f"{text}.to(tl.float32)" if form.narrow else text
 
 
-def stored(text: str, form: Format) -> str:
+def convert_stored(text: str, form: Format) -> str:
     """Return the expression that converts a value from its register type to its memory type."""
     if form.alone:
         return f"to_float8({text}, {_bits_of(form)})"
     return f"{text}.to({memory(form)})" if form is BOOL or form.narrow else text
 
 
-def rounded(text: str, form: Format) -> str:
+def round_to_format(text: str, form: Format) -> str:
     """Return the expression that rounds a float32 to a storage-only format and keeps it as float32."""
     if form.alone:
         largest = int(np.float32(form.largest).view(np.int32))
@@ -50,10 +50,10 @@ def _bits_of(form: Format) -> str:
 
 def pointer(form: Format) -> str:
     """Return the type of a buffer in a signature."""
-    return "*" + ("u8" if form is BOOL or form.alone else passed(form, narrow=True))
+    return "*" + ("u8" if form is BOOL or form.alone else parameter_type(form, narrow=True))
 
 
-def passed(form: Format, narrow: bool = False) -> str:
+def parameter_type(form: Format, narrow: bool = False) -> str:
     """Return the type of a number in a signature. Storage-only floats are passed in their register format."""
     form = form if narrow else form.computed
     return "i32" if form is BOOL else _SHORT.get(form.name) or ("i" if form.kind == "signed" else "u") + str(form.bits)
@@ -76,6 +76,6 @@ def memory_literal(x: Any, form: Format) -> str:
     return str(scalar(x, form).view(np.uint8).item()) if form.alone else literal(x, form)
 
 
-def typed(x: Any, form: Format) -> str:
+def typed_literal(x: Any, form: Format) -> str:
     """Return a constant with its register type."""
     return f"tl.full([], {literal(x, form)}, {register(form)})"

@@ -50,23 +50,23 @@ class PrintingDevice:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.launches = self.kernels = 0
-        self._printed = BoundedCache(1000)
+        self._printed_kernels = BoundedCache(1000)
 
     def set_threads(self, count: int) -> None:
         """Do nothing: threads are the CPU's."""
 
     def launches_of(self, kernel: Kernel) -> int:
-        return len(self.printed(kernel).launches)
+        return len(self.print_kernel(kernel).launches)
 
-    def printed(self, kernel: Kernel) -> PrintedKernel:
+    def print_kernel(self, kernel: Kernel) -> PrintedKernel:
         """Return a kernel as launches, from the cache if it was printed before."""
         key = kernel_key(kernel)
         with self.lock:
             self.kernels += 1
-            printed = self._printed.get(key)
+            printed = self._printed_kernels.get(key)
             if printed is None:
                 printed = generate(kernel)
-                self._printed.put(key, printed)
+                self._printed_kernels.put(key, printed)
         return printed
 
 
