@@ -109,7 +109,7 @@ def test_where_no_process_can_be_started_this_one_does_all(make: Make, reason: s
     if reason == "no interpreter":
         monkeypatch.setattr(processes.sys, "executable", "/usr/bin/program")
     elif reason == "no processes":
-        monkeypatch.setattr(compilers, "started", lambda file: (_ for _ in ()).throw(OSError("none")))
+        monkeypatch.setattr(compilers, "start_process", lambda file: (_ for _ in ()).throw(OSError("none")))
     pool = make(most=0 if reason == "one core" else 2)
     found = emitted(pool, *[f"text {k}" for k in range(5)])
     assert len(found) == 5 and {made[1] for made in found.values()} == {str(os.getpid())}

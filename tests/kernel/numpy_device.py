@@ -101,7 +101,7 @@ class NumpyDevice:
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> Buffer:
         return Buffer(np.ascontiguousarray(array[rows]))
 
-    def first(self, buffer: Buffer, dtype: Format) -> Any:
+    def read_first(self, buffer: Buffer, dtype: Format) -> Any:
         return buffer.memory.view(dtype.numpy)[0]
 
     def download(self, buffer: Buffer, shape: tuple[int, ...], dtype: Format) -> np.ndarray:

@@ -14,7 +14,7 @@ from weft.array import Array, Scalar, ndarray, wrap
 from weft.array.convert import convert_assigned
 from weft.array.indexing import broadcast_value, check_pending_indices
 from weft.dtypes.parse import parse_dtype
-from weft.eager.materialise import proven
+from weft.eager.materialise import compute_fallible
 from weft.functions.elementwise.ufuncs import not_equal
 from weft.functions.indexing.where import where
 from weft.graph.node import Node
@@ -38,7 +38,7 @@ def write_together(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] 
 def ready(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] = ()) -> list[tuple[Array, Node]]:
     """Return each target with the node to write, after computing all nodes that may raise, ``others`` included."""
     nodes = [_convert_content(target, content) for target, content in writes]
-    proven([*nodes, *[x.node for x in others]])
+    compute_fallible([*nodes, *[x.node for x in others]])
     return list(zip([target for target, _ in writes], nodes, strict=True))
 
 

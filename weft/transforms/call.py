@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.array.numpy_methods import lies
+from weft.array.numpy_methods import element_strides
 from weft.dtypes.formats import DEFAULT
 from weft.errors import DTypeError, short
 from weft.graph.primitives.settings import DETERMINISM, MATMUL_PRECISION
@@ -120,7 +120,7 @@ class Call:
                 continue
             first = seen.setdefault(id(leaf), k)
             node = leaf.node
-            keys.append((node.shape, node.dtype, type(leaf), lies(leaf)) if first == k else first)
+            keys.append((node.shape, node.dtype, type(leaf), element_strides(leaf)) if first == k else first)
         return keys
 
     def make_partial_key(self, states: Collection[int]) -> Any:

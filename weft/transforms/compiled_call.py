@@ -21,9 +21,9 @@ from weakref import getweakrefcount
 
 import numpy as np
 
-from weft.array import Array, Scalar, holding, ndarray, own, wrap
+from weft.array import Array, Scalar, ndarray, wrap, wrap_array, wrap_buffer
 from weft.array.convert import as_node
-from weft.array.numpy_methods import lies
+from weft.array.numpy_methods import element_strides
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE, Run, WarmCalls
 from weft.devices.native_protocols import Place, WarmCall, WarmCallContext, WarmTable, WatchRow
 from weft.graph.node import Node
@@ -47,7 +47,7 @@ _NO_KEYWORDS: dict[str, Any] = {}
 _CONSTANTS = (type(None), bool, int, float, str)
 _native_types: set[type] = set()
 _node_of = attrgetter("_node")
-_WRAPPERS: dict[type, Callable[[Node], Any]] = {ndarray: own, Scalar: wrap, float: lambda node: wrap(node).item()}
+_WRAPPERS: dict[type, Callable[[Node], Any]] = {ndarray: wrap_array, Scalar: wrap, float: lambda node: wrap(node).item()}
 
 
 def _free_count() -> int:
@@ -132,7 +132,7 @@ class CompiledCall:
                 specs[k] = (_NUMBER, type(leaf), None) if k in moving else (_SAME, leaf, None)
         self._specs: tuple[Any, ...] = tuple([specs.get(k) for k in range(len(leaves))])
         # ``fast`` does not compare static arguments, Arrays passed twice and memory layouts
-        turned = any(isinstance(x, Array) and lies(x) is not None for x in leaves)
+        turned = any(isinstance(x, Array) and element_strides(x) is not None for x in leaves)
         self.quick = not static and None not in self._specs and not self._bases and not turned and not traced.argument_sets
         rows = [result_row(s, graph.inputs, graph.outputs) for s in traced.results]
         self._result_rows = [(*row, _WRAPPERS[kind]) for row, kind in zip(rows, traced.kinds, strict=True)]
@@ -164,7 +164,7 @@ class CompiledCall:
 
     def _overwrites_all(self, outputs: int) -> bool:
         """Return whether each output of the Program is one new array of the result or takes the memory of one written input."""
-        made = [row[1] for row in self._result_rows if row[0] == "out" and row[-1] in (own, wrap)]
+        made = [row[1] for row in self._result_rows if row[0] == "out" and row[-1] in (wrap_array, wrap)]
         others = [
             kind for kind, k, *_ in self._result_rows
             if (kind == "leaf" and k < len(self._specs)) or (kind == "static" and type(k) in _CONSTANTS)
@@ -330,7 +330,7 @@ class CompiledCall:
                 return MISS
             if arg._base is None:
                 node = arg._node
-            elif self.lands or id(arg._base) in self._states or lies(arg) is not None:
+            elif self.lands or id(arg._base) in self._states or element_strides(arg) is not None:
                 return MISS
             else:
                 node = arg.node
@@ -366,10 +366,10 @@ class CompiledCall:
         if self._tape is None:
             return [*leaves, *current]
         if self._ints:
-            return self._tape.played(leaves, current)
+            return self._tape.replay(leaves, current)
         before, numbers = self._tape_results
         if before is not current:
-            played = self._tape.played(leaves, current)
+            played = self._tape.replay(leaves, current)
             if played is None:
                 return None
             numbers = played[len(leaves):]
@@ -414,7 +414,7 @@ class CompiledCall:
         """Return the results of a Program that writes nothing."""
         if self._single:
             k, shape, dtype, kind = self._single
-            return holding(outputs[k], shape, dtype, kind)
+            return wrap_buffer(outputs[k], shape, dtype, kind)
         return self._pack(outputs, leaves, self._shared_inputs(inputs, cells) if self._returned_inputs else {}, {})
 
     def _bring(self, arrays: Sequence[Array]) -> Run:
@@ -422,10 +422,10 @@ class CompiledCall:
         nodes = [*[array.node for array in arrays], *self._nodes, *self._fixed_nodes]
         run: Run
         if isinstance(self._run, PlacedProgram):
-            run = self._run.brought(nodes)
+            run = self._run.choose_and_move(nodes)
         else:
             run = self._run
-            execute.here(nodes)
+            execute.move_leaves(nodes)
         self._values, self._fixed_buffers = [n.value for n in self._nodes], [n.value for n in self._fixed_nodes]
         self._gather()
         return run
@@ -464,7 +464,7 @@ class CompiledCall:
         if self._state_start >= 0 and outputs[self._state_start :] == self._state_buffers:
             if self._single:
                 k, shape, dtype, kind = self._single
-                return holding(outputs[k], shape, dtype, kind)
+                return wrap_buffer(outputs[k], shape, dtype, kind)
             return self._pack(outputs, leaves, unchanged, {})
         nodes: dict[int, Node] = {}
         for target, kind, k, shape, dtype, i in self._writes:

@@ -11,11 +11,11 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from weft.array import Array, Scalar, own, wrap
+from weft.array import Array, Scalar, wrap, wrap_array
 from weft.array.convert import as_node
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import BOOL, INT64, promote, weak
-from weft.eager.materialise import proven
+from weft.eager.materialise import compute_fallible
 from weft.errors import DTypeError, ShapeError, TraceError, short
 from weft.graph.loops import UNBOUNDED, Body, item, loop
 from weft.graph.node import Graph, Node, topological_order
@@ -217,7 +217,7 @@ def run_loop(
     token = loop(carries, rows, constants, body=body, length=steps, reverse=bool(reverse), count=count, until=until)
     results = [item(token, k) for k in range(len(carries) + len(outs))]
     if state or names.binds:  # a loop that fails must not have written anything
-        proven(results)
+        compute_fallible(results)
     for array, node in zip(state, results[first : len(carries)], strict=True):
         array._set(node)
     if names.binds:
@@ -372,7 +372,7 @@ def _unflatten(structure: Any, nodes: Sequence[Node], starts: Sequence[Any] = ()
     arrays = [wrap(n) for n in nodes]
     for k, start in enumerate(starts):
         if isinstance(start, Array) and not isinstance(start, Scalar):
-            arrays[k] = own(nodes[k])
+            arrays[k] = wrap_array(nodes[k])
     return unflatten(structure, arrays)
 
 
@@ -453,7 +453,7 @@ def _call(
         written = [(key, a) for key, a in trace.written_cells.items() if isinstance(a, Array) and key not in state_ids]
         changed = [a for key, a in written if trace.nodes[key] is not trace.outer(a)]
     if trace.tape is not None:
-        trace.tape.over = True
+        trace.tape.is_closed = True
     return _Step(after, nodes, y_tree, state_nodes, changed, rebinds, trace.outside_nodes)
 
 

@@ -207,4 +207,4 @@ def _checks(contents: Sequence[records.Record]) -> list[Callable[[], bool]]:
             functions.append(record.is_unchanged)
         else:
             rows += comparisons
-    return [device.watched(rows), *functions] if rows and isinstance(device, WarmCalls) else functions
+    return [device.watch_check(rows), *functions] if rows and isinstance(device, WarmCalls) else functions

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft.array import Array, Scalar, own, wrap
+from weft.array import Array, Scalar, wrap, wrap_array
 from weft.array.convert import as_node
 from weft.array.views import ViewPath
 from weft.dtypes.formats import Format
@@ -23,7 +23,7 @@ from weft.graph.node import Node
 from weft.graph.primitives.call import reshape
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.graph.source_lines import file_name, user_frame, user_line
-from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, asked, fits
+from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, fits, make_static
 from weft.transforms.causes import name_of_place
 from weft.transforms.content import StaticKey
 from weft.transforms.reach import closure_contents, is_library, is_only_appended, names_in
@@ -99,7 +99,7 @@ class Rebinding:
         placeholders: dict[Place, Any] = {}
         for (key, start), node in zip(self.starts.items(), nodes, strict=True):
             writable = isinstance(start, Array) and not isinstance(start, Scalar)
-            placeholders[key] = own(node) if writable else wrap(node)
+            placeholders[key] = wrap_array(node) if writable else wrap(node)
             if writable:
                 self._placeholders[id(placeholders[key])] = key
         for slot, (key, start) in enumerate(self.numbers.items()):
@@ -231,7 +231,7 @@ class Rebinding:
         if tape is None:
             return [], [], {}
         ends = [self.after[key] for key in keys]
-        values = [x if length <= MAX_STACKED else asked(x) for x in self.numbers.values()]
+        values = [x if length <= MAX_STACKED else make_static(x) for x in self.numbers.values()]
         kinds = [type(_value_of(x)) for x in values]
         rows: list[list[Any]] = [[] for _ in tape.nodes]
         for step in range(length):
@@ -262,7 +262,7 @@ class Rebinding:
                 )
             if type(result) in TRACED_TYPES:
                 if kind is bool or expected is result.value:
-                    result.here()
+                    result.fix_value()
             slots.append(result)
         return slots
 
@@ -283,9 +283,9 @@ class Rebinding:
             elif path := array._path_from_cell(path):
                 views.append((key, (id(array.cell), step), path))
             else:
-                ends[key] = made.setdefault((id(array), step), own(node))
+                ends[key] = made.setdefault((id(array), step), wrap_array(node))
         for key, cell, path in views:
-            ends[key] = made[cell]._view(path) if cell in made else own(results[key])
+            ends[key] = made[cell]._view(path) if cell in made else wrap_array(results[key])
         put_leaves(self._records, ends)
         if any(self._records[n].raises_count for n, _, _ in ends):
             structure_changed()

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from weft.array import Array
-from weft.array.numpy_methods import lies
+from weft.array.numpy_methods import element_strides
 from weft.devices.native_protocols import WatchRow
 from weft.dtypes.formats import EVERY
 from weft.runtime.traced_int import RUN_TIME_TYPES, TRACED_TYPES
@@ -513,9 +513,9 @@ def key_of(x: Array) -> tuple[Any, ...]:
     """Return the key of an array: shape and dtype of its cell, its class, memory layout and view path."""
     if x._base is None:
         node = x.node
-        return node.shape, node.dtype, type(x), lies(x), ()
+        return node.shape, node.dtype, type(x), element_strides(x), ()
     node = x.cell.node
-    return node.shape, node.dtype, type(x), lies(x), path_key(x)
+    return node.shape, node.dtype, type(x), element_strides(x), path_key(x)
 
 
 def aliases_of(arrays: Sequence[Array]) -> list[tuple[int, int]]:

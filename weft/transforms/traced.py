@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, make_placeholder, ndarray, own, wrap
+from weft.array import Array, Scalar, make_placeholder, ndarray, wrap, wrap_array
 from weft.array.convert import as_node, numpy_node
-from weft.array.numpy_methods import lies
+from weft.array.numpy_methods import element_strides
 from weft.array.views import ViewPath, map_starts, overlap
 from weft.array.weak_scalar import tape_number
 from weft.dtypes.formats import FLOAT64
@@ -270,7 +270,9 @@ def trace(
     is_number = [is_static(x) or type(x) is float for x in leaves]
     # computed before the trace is entered: inside, these would count as reads
     forms = [
-        None if f else (tuple(x.shape), parse_any_byte_order(x.dtype), lies(x)) for x, f in zip(leaves, is_number, strict=True)
+        None if f else (
+            tuple(x.shape), parse_any_byte_order(x.dtype), element_strides(x)
+        ) for x, f in zip(leaves, is_number, strict=True)
     ]
     group = {k: numbers[0] for numbers in together for k in numbers}
     wholes = {numbers[0]: leaves[numbers[0]].cell.node for numbers in together}
@@ -280,7 +282,7 @@ def trace(
     ):
         for k, node in wholes.items():
             places[k] = input_leaf(node.shape, node.dtype)
-            cells[k] = own(places[k])
+            cells[k] = wrap_array(places[k])
         for k, leaf in enumerate(leaves):
             if type(leaf) is float and k in moving:
                 places[k] = scalar_leaf(None, FLOAT64)
@@ -398,7 +400,7 @@ def _freeze_old_objects(collect: bool) -> Iterator[bool]:
 def _alive(inner: JitTrace, collect: bool) -> dict[int, Array]:
     """Return the Arrays of a trace that are still referenced, by id. ``collect``: collect garbage first, so that reference cycles
     do not count."""
-    if collect and (any(ref() is not None for ref in inner.made_arrays) or inner.tape.left()):
+    if collect and (any(ref() is not None for ref in inner.made_arrays) or inner.tape.live_numbers()):
         gc.collect()
     return {id(cell): cell for cell in (ref() for ref in inner.made_arrays) if cell is not None and cell._base is None}
 
@@ -456,7 +458,9 @@ def _assemble(
 def materialise_argument(array: Any) -> Array:
     """Return the argument as an Array with a buffer: materialise a pending Array, copy a NumPy array."""
     if not isinstance(array, Array):
-        return make_placeholder(array, as_node(array), lies(array)) if isinstance(array, np.ndarray) else wrap(as_node(array))
+        return make_placeholder(
+            array, as_node(array), element_strides(array)
+        ) if isinstance(array, np.ndarray) else wrap(as_node(array))
     node = array.node
     if node.value is None:
         materialise((node,))

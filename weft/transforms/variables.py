@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.array import Array, make_placeholder, wrap
 from weft.array.convert import as_node, cast
-from weft.array.numpy_methods import lies
+from weft.array.numpy_methods import element_strides
 from weft.dtypes.api import is_inexact
 from weft.dtypes.formats import COMPLEX, DEFAULT, INEXACT
 from weft.errors import DTypeError, ShapeError, TraceError, short
@@ -69,7 +69,7 @@ class Argument:
                 self.swapped_parameters.append((leaf, node, fresh))
                 passed.append(leaf)
             else:
-                handle = make_placeholder(leaf, fresh, lies(leaf))
+                handle = make_placeholder(leaf, fresh, element_strides(leaf))
                 if isinstance(leaf, Array):
                     self.copies.append((leaf, handle, fresh))
                 passed.append(handle)

@@ -16,8 +16,8 @@ from typing import Any
 
 from weft.array import Array, make_placeholder, wrap
 from weft.array.convert import as_node
-from weft.array.numpy_methods import lies
-from weft.eager.materialise import look, proven
+from weft.array.numpy_methods import element_strides
+from weft.eager.materialise import compute_fallible, read_array
 from weft.errors import AxisError, ShapeError, TraceError
 from weft.graph.batching import Batched, batch
 from weft.graph.node import Node
@@ -109,14 +109,14 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
         ends = zip(changed, batched[len(nodes) + len(writes) :], strict=True)
         wholes = [_move(node, dim, m.axis, size) for m, (node, dim) in ends]
         if writes or changed:  # a vmap that fails must not have written anything
-            proven([*[node for node, _ in batched], *wholes])
+            compute_fallible([*[node for node, _ in batched], *wholes])
         for (cell, _), (node, _) in zip(writes, batched[len(nodes) :], strict=False):
             cell._set(node)  # type: ignore[attr-defined]
         for m, whole in zip(changed, wholes, strict=True):
             if isinstance(m.argument, Array):
                 m.argument._set(whole)
             else:
-                m.argument[...] = look(whole)
+                m.argument[...] = read_array(whole)
         remaining = iter(batched)
         results = [
             None if leaf is None else wrap(_move(*next(remaining), place, size))
@@ -161,7 +161,7 @@ def _map_argument(
         if not same:
             example = input_leaf(node.shape[:axis] + node.shape[axis + 1 :], node.dtype)
             mapping[example] = (node, axis)
-            handle = make_placeholder(leaf, example, lies(leaf, axis)) if example.shape else wrap(example)
+            handle = make_placeholder(leaf, example, element_strides(leaf, axis)) if example.shape else wrap(example)
             mapped.append(_MappedArray(leaf, axis, handle, example, what))
         out.append(same[0] if same else mapped[-1].handle)
     return unflatten(structure, out)

@@ -192,7 +192,8 @@ class CardAllocator:
         """Return the figures that ``describe()`` of the device shows."""
         free = self._driver.free()
         return {
-            "held_bytes": self.bytes_in_use, "kept_bytes": self.pooled_bytes, "free_bytes": free, "total_bytes": self._driver.total,
+            "held_bytes": self.bytes_in_use, "kept_bytes": self.pooled_bytes, "free_bytes": free,
+            "total_bytes": self._driver.total,
         }
 
 PIECE_BYTES = 4 << 20  # bytes of a pinned piece

@@ -19,7 +19,7 @@ from typing import Any
 
 from weft.devices.cuda import emission
 from weft.devices.cuda.emission import CompileError, Job, describe_failure
-from weft.devices.processes import python, started
+from weft.devices.processes import python, start_process
 
 MAX_PROCESSES = 8  # processes besides this one: each loads Triton
 IDLE_S = 20.0  # seconds that an idle process stays
@@ -135,7 +135,7 @@ class Pool:
         if python() is None or len(self._processes) >= self.max_processes:
             return False
         try:
-            process = started(self._file)
+            process = start_process(self._file)
             self._processes.append(process)
             threading.Thread(target=self._feed, args=(process,), name="weft compiles for GPUs", daemon=True).start()
         except (OSError, RuntimeError):  # the system's limit of processes or threads

@@ -158,7 +158,7 @@ class CardDevice(PrintingDevice):
         """Return a copy of memory as an array."""
         return self.read_bytes(pointer, math.prod(shape) * dtype.bytes).view(dtype.numpy).reshape(shape)
 
-    def first(self, buffer: CardMemory, dtype: Format) -> Any:
+    def read_first(self, buffer: CardMemory, dtype: Format) -> Any:
         return self.download(buffer, (1,), dtype)[0]
 
     def download(self, buffer: CardMemory, shape: tuple[int, ...], dtype: Format) -> np.ndarray:

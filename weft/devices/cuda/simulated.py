@@ -144,7 +144,7 @@ class SimulatedDevice(PrintingDevice):
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> DeviceMemory:
         return self.upload(array[rows])
 
-    def first(self, buffer: DeviceMemory, dtype: Format) -> Any:
+    def read_first(self, buffer: DeviceMemory, dtype: Format) -> Any:
         return buffer.memory[: dtype.bytes].view(dtype.numpy)[0]
 
     def download(self, buffer: DeviceMemory, shape: tuple[int, ...], dtype: Format) -> np.ndarray:

@@ -14,7 +14,7 @@ from weft.array.convert import exact_operands, promote_operands
 from weft.array.operations import matmul as product
 from weft.dtypes.formats import COMPLEX, FLOAT64, INEXACT, INT64, Format
 from weft.dtypes.parse import to_tuple
-from weft.eager.materialise import known, look
+from weft.eager.materialise import can_compute, read_array
 from weft.errors import DTypeError, ShapeError, name_called_function, short
 from weft.functions.creation.fill import eye
 from weft.functions.elementwise.ufuncs import equal, isnan
@@ -527,7 +527,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     rank = op("reduce_sum", cast(is_counted, INT64), axes=(0,), keepdims=False)
     residual = op("abs", op("subtract", columns, product(left, x)))
     residuals = op("reduce_sum", op("square", residual), axes=(0,), keepdims=False)
-    if m <= n or (known(rank) and int(look(rank, free=True)) < n):
+    if m <= n or (can_compute(rank) and int(read_array(rank, free=True)) < n):
         residuals = sliced(residuals, 0, 0, 0)
     return LstsqResult(wrap(reshaped(x, (n,)) if len(right.shape) == 1 else x), wrap(residuals), wrap(rank), wrap(real))
 
