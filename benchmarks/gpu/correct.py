@@ -22,7 +22,7 @@ from weft.devices.cuda.card_allocator import CardAllocator, CardMemory
 from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.graph.interpret import interpret
 from weft.graph.node import Primitive, topological_order
-from weft.graph.primitives.settings import UNORDERED
+from weft.graph.primitives.settings import ADD_UNORDERED
 from weft.schedule.build import build
 from weft.schedule.program import calls
 
@@ -212,7 +212,7 @@ def scatters(setting: Setting) -> Rows:
         if op.kind in ("scatter", "board"):
             yield f"{op.name}, samples", lambda op=op: _repeat_samples(setting, op, runs)  # type: ignore[misc]
     for dtype in ("float32", "float16", "int32"):
-        for mode in ("set", "add", UNORDERED):
+        for mode in ("set", "add", ADD_UNORDERED):
             if mode == "set" or dtype != "int32":
                 yield f"{mode} {dtype}", lambda dtype=dtype, mode=mode: _measure_collisions(setting, mode, dtype, runs)  # type: ignore[misc]
 
@@ -223,7 +223,7 @@ def _repeat_samples(setting: Setting, op: Primitive, runs: int) -> dict[str, Any
     for graph, arrays in cases:
         run = device.compile(build(graph, device.target))
         count, changed = _again(setting, runs, lambda run=run, g=graph, a=arrays: _outputs(device, g, run, a))  # type: ignore[misc]
-        any_order = any(n.params.get("mode") == UNORDERED for n in topological_order(graph.outputs))
+        any_order = any(n.params.get("mode") == ADD_UNORDERED for n in topological_order(graph.outputs))
         least, different = min(least, count), different + (0 if any_order else changed)
     return {**row, "runs": least, "different": different, "right": row["right"] and not different}
 
@@ -263,7 +263,7 @@ def _measure_collisions(setting: Setting, mode: str, dtype: str, runs: int) -> d
         def program(table: Any, at: Any, values: Any) -> Any:
             return wf.vjp(lambda t: t[at], table)[1](values)[0]
 
-    run, any_order = wf.jit(program), mode == UNORDERED
+    run, any_order = wf.jit(program), mode == ADD_UNORDERED
     table, at, values = wf.array(np.zeros((rows, columns), values_.dtype)), wf.array(where), wf.array(values_)
     with wf.deterministic(not any_order):
         first = run(table, at, values).numpy()

@@ -25,7 +25,7 @@ from weft.devices.cpu.sized.product import product_text
 from weft.devices.cpu.sized.sums import sum_text
 from weft.dtypes.formats import FORMATS, FROM_NUMPY, converted
 from weft.graph.primitives import TABLE
-from weft.kernel.summation import product_order, reduced, running, shape_reduction_order, spans
+from weft.kernel.summation import product_order, reduce_last, running, shape_reduction_order, spans
 from weft.kernel.target import CPU
 
 DEVICE: Any = get_device()
@@ -233,7 +233,7 @@ def test_sums(dtype: np.dtype, rng) -> None:
         kept = [d for d in range(x.ndim) if d not in axes]
         flat = x.transpose(*kept, *axes).reshape([shape[d] for d in kept] + [-1])
         if flat.shape[-1] > 1:
-            same(reduced(flat, "sum", dtype, shape_reduction_order(shape, axes)), want)  # what it means
+            same(reduce_last(flat, "sum", dtype, shape_reduction_order(shape, axes)), want)  # what it means
 
 
 def test_sums_along_strides(rng) -> None:
@@ -280,7 +280,7 @@ def test_other_reductions_in_numpy(dtype: np.dtype, rng) -> None:
             if monoid[0] == "a" and len(axes) > 1:
                 continue
             order = shape_reduction_order(shape, axes) if monoid != "prod" else shape_reduction_order((1, flat.shape[-1]), (1,))
-            got = reduced(flat, monoid, wide, order)
+            got = reduce_last(flat, monoid, wide, order)
             want = jitted(monoid, axes[0] if monoid[0] == "a" else axes)(wf.array(x)).numpy()
             same(np.asarray(got).astype(want.dtype), want)
         for axis in range(x.ndim):
@@ -428,7 +428,7 @@ def test_every_machine(isa: str, rng) -> None:
             out = Guarded((outer, inner), dtype)
             text = sum_text(FROM_NUMPY[dtype], target, CPU.orders)
             run(text, "weft_sum", 0, x.ctypes.data, out.address, outer, k * inner, inner, 1, k, inner, order.lanes, order.block)
-            same(out.checked().reshape(-1), reduced(x if axes == (1,) else x.T, "sum", dtype, order))
+            same(out.checked().reshape(-1), reduce_last(x if axes == (1,) else x.T, "sum", dtype, order))
         kernel = each_kernel(TABLE["tanh"], (FROM_NUMPY[dtype],), {})
         x, want, out = wild(rng, (16,), dtype), np.empty(16, dtype), Guarded((11,), dtype)
         Compiled(generate_loops(kernel, target), kernel, target)([x], [want])

@@ -28,8 +28,8 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(weft.schedule.build, "build", counted)
     monkeypatch.setattr(execute, "PROGRAMS", BoundedCache(4, fewest=1))
-    for name in ("LEAST", "NODE", "STEP"):
-        monkeypatch.setattr(execute, name, 1.0 if name == "LEAST" else 0.0)
+    for name in ("MIN_PROGRAM", "NODE", "STEP"):
+        monkeypatch.setattr(execute, name, 1.0 if name == "MIN_PROGRAM" else 0.0)
     return found
 
 

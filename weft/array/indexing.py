@@ -38,7 +38,7 @@ from weft.eager.tiers import content
 from weft.errors import ShapeError, index_error, name_argument, name_called_function
 from weft.graph.node import Node, Shape, topological_order
 from weft.graph.primitives.index import IN_BOUNDS
-from weft.graph.primitives.rules import broadcast, memoised
+from weft.graph.primitives.rules import broadcast, memoise
 from weft.graph.primitives.shape import BROADCAST
 from weft.graph.primitives.table import CONSTANT, SCALAR, TABLE, constant, input_leaf
 from weft.runtime import execute
@@ -291,7 +291,7 @@ def _has_run_time_numbers(index: Any) -> bool:
     return any([not TRACED_TYPES.isdisjoint(map(type, (x.start, x.stop) if type(x) is slice else (x,))) for x in items])
 
 
-@memoised
+@memoise
 def _row_path(shape: Shape) -> tuple[Shape, Shape, Shape, ViewStep]:
     """Return what the paths to all rows have in common: starts along the other axes, steps, extents and the last step."""
     return (0,) * (len(shape) - 1), (1,) * len(shape), (1, *shape[1:]), reshape_step(shape[1:])
@@ -317,7 +317,7 @@ def _index_key(index: Any) -> tuple | None:
     return tuple(parts)
 
 
-@memoised
+@memoise
 def _select_key(parts: tuple, shape: Shape) -> Selection:
     return select(tuple([slice(*part) if type(part) is tuple else part for part in parts]), shape)
 

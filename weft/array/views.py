@@ -23,7 +23,7 @@ from weft.eager.apply import bind
 from weft.eager.materialise import materialise, read_array
 from weft.eager.peek import memory_of
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.shape import repeated
+from weft.graph.primitives.shape import find_repeated
 from weft.graph.primitives.table import TABLE, constant, input_leaf
 from weft.graph.source_lines import user_frame
 from weft.runtime import execute
@@ -114,7 +114,9 @@ def _is_small_part(node: Node, path: ViewPath) -> bool:
     """Return whether the path shows a small part of a large pending array. It is then computed whole, since loops read part by
     part."""
     name, params = path[-1]
-    if any([step in _DTYPE_STEPS for step, _ in path]) or (node.nbytes > _MAX_BROADCAST_BYTES and repeated(node) is not None):
+    if any([step in _DTYPE_STEPS for step, _ in path]) or (
+        node.nbytes > _MAX_BROADCAST_BYTES and find_repeated(node) is not None
+    ):
         return False
     size = node.size if name == "permute" else prod(params["shape"])
     return 8 * size <= node.size and size * node.dtype.bytes <= CONTEXT.max_eager_bytes < node.nbytes

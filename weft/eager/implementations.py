@@ -126,7 +126,7 @@ def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) ->
 
 
 def _reduce(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
-    from weft.kernel.summation import reduced, shape_reduction_order, spans
+    from weft.kernel.summation import reduce_last, shape_reduction_order, spans
     from weft.kernel.target import Order
 
     (x,), axes = operands, node.params["axes"]
@@ -158,7 +158,9 @@ def _reduce(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None
         out[...] = (np.add if monoid == "sum" else np.multiply).reduce(x, axis=axes, dtype=register.numpy).reshape(out.shape)
     else:
         flat = x.transpose(*kept, *axes).reshape(*[x.shape[d] for d in kept], -1)
-        out[...] = np.asarray(reduced(flat.astype(register.numpy, copy=False), monoid, register.numpy, order)).reshape(out.shape)
+        out[...] = np.asarray(
+            reduce_last(flat.astype(register.numpy, copy=False), monoid, register.numpy, order)
+        ).reshape(out.shape)
 
 
 def _running(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:

@@ -25,7 +25,7 @@ from weft.errors import RUN_ERRORS, TraceError
 from weft.graph.loops import SCAN, every
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.common import zero_vjp
-from weft.graph.primitives.shape import repeated
+from weft.graph.primitives.shape import find_repeated
 from weft.graph.primitives.table import NODES_THAT_MAY_RAISE, SCALAR, is_placeholder
 from weft.graph.source_lines import user_frame, user_line
 from weft.runtime import execute, pending
@@ -111,7 +111,7 @@ def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
         elif node in requested:
             outputs.append(node)
         elif pending.has_live_array(node):
-            source = repeated(node)  # a broadcast is free to read again and may exceed memory
+            source = find_repeated(node)  # a broadcast is free to read again and may exceed memory
             if source is None:
                 outputs.append(node)
             else:

@@ -9,7 +9,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape, topological_order
 from weft.graph.primitives.call import broadcast_to, call, full, reshape
 from weft.graph.primitives.common import zero_vjp
-from weft.graph.source_lines import ORIGIN, derived
+from weft.graph.source_lines import ORIGIN, derived_line
 
 
 def backward(
@@ -66,7 +66,7 @@ def backward(
     try:
         for node in reversed(order):
             if node in reached and node not in stop and (node in sums or node in loops):
-                ORIGIN.where = derived(node.where, "backward") or before
+                ORIGIN.where = derived_line(node.where, "backward") or before
                 _step(node, sums, loops, reached)
     finally:
         ORIGIN.where = before

@@ -91,7 +91,7 @@ def _mark(frame: Any, layer: str) -> Any:
     return (frame.f_code, frame.f_lasti, layer, phase)
 
 
-def derived(where: Any, phase: str) -> Any:
+def derived_line(where: Any, phase: str) -> Any:
     """Return the ``where`` of nodes that stand for a node at ``where`` in another phase, such as its derivative."""
     if where is None:
         return None

@@ -19,7 +19,7 @@ from weft.functions.elementwise.ufuncs import not_equal
 from weft.functions.indexing.where import where
 from weft.graph.node import Node
 from weft.graph.primitives.call import call, cast
-from weft.graph.table_gradients import find_scatters, summed
+from weft.graph.table_gradients import find_scatters, sum_rows
 from weft.transforms.tree import is_module
 
 Writes = list[tuple[Array, Any]]  # (target, content)
@@ -70,7 +70,7 @@ def touched_rows(gradient: Array, dtype: np.dtype) -> tuple[Node, Array] | None:
     parts = find_scatters(gradient.node, parse_dtype(dtype)) if gradient.size else None
     if parts is None or not sum(p.indices.size for p in parts):
         return None
-    rows = summed(parts, gradient.shape[0])
+    rows = sum_rows(parts, gradient.shape[0])
     return rows.numbers, wrap(rows.values)
 
 

@@ -83,7 +83,7 @@ class _Counter:
                 for number in (stage.softmax.top, stage.softmax.total):
                     record(number, stage.batch, stage.rows)
             for o in stage.outer:
-                record(o.id, stage.batch, stage.columns if o.across else stage.rows, o.n)
+                record(o.id, stage.batch, stage.columns if o.sums_rows else stage.rows, o.n)
         else:
             for r in stage.reductions:
                 record(r.id, tuple([a for a in (*shared, *stage.axes) if a not in r.axes or r.running]))

@@ -235,7 +235,7 @@ def make_index_error(fault: IndexFault, site: Any, where: Any) -> IndexError:
     """Return NumPy's error for an index out of range, with the user's line. ``fault.index`` counts from the front."""
     index = fault.index
     if index < 0:
-        index += 1 << 64 if site.unsigned else site.lowest
+        index += 1 << 64 if site.is_unsigned else site.lowest
     return index_error(index, site.axis, site.extent, user_line(where))
 
 

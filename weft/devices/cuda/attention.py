@@ -33,7 +33,7 @@ LOG2_E = 1.4426950408889634
 def chain_launches(c: Chain) -> list[Launch]:
     """Return the launches of a chain."""
     out = []
-    by_rows, by_columns = [o for o in c.outer if not o.across], [o for o in c.outer if o.across]
+    by_rows, by_columns = [o for o in c.outer if not o.sums_rows], [o for o in c.outer if o.sums_rows]
     if by_rows or c.stores:
         out.append(_Program(c, by_rows, by_columns=False).launch())
     if by_columns:

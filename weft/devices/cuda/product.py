@@ -60,7 +60,7 @@ def match_operands(part: Part) -> ProductOperands | None:
     if len(first.reductions) != 1 or first.reductions[0].monoid != "dot" or first.stores or any(s.axes for s in part.stages[1:]):
         return None
     product = first.reductions[0].value
-    if product.op != "mul" or part.ordered:
+    if product.op != "mul" or part.is_ordered:
         return None
     cache: dict[int, frozenset] = {}
     a, b = product.args

@@ -18,7 +18,7 @@ from weft.devices.cuda.product import ProductOperands, Tile
 from weft.devices.cuda.tile_expressions import Expression, Printer
 from weft.devices.cuda.tiles import MIN_PROGRAMS, TILE_ELEMENTS, pieces, power_of_two, program, unit_strides
 from weft.dtypes.formats import BOOL, INT64, Format
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Store, Value, along, size_of
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Store, Value, axis_index, size_of
 from weft.kernel.stages import Part, iteration_number
 
 PROGRAMS = 2 * MIN_PROGRAMS  # two for each processor of a large card: one waits for memory while the other multiplies
@@ -131,7 +131,7 @@ class Cut:
 
     def at(self, buffer: Buffer) -> Access:
         """Return the access to a piece's number in a buffer."""
-        return Access(buffer, (self.place.plus(along(self.axis, self.rows)),))
+        return Access(buffer, (self.place.plus(axis_index(self.axis, self.rows)),))
 
     def scratch(self, number: int, form: Format) -> Buffer:
         """Return a buffer for one number of each piece."""

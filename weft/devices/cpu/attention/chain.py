@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from weft.devices.cpu.attention.middle import IntermediateTile
-from weft.devices.cpu.attention.tiles import Tiles
+from weft.devices.cpu.attention.tiles import TileProduct, Tiles
 from weft.devices.cpu.attention.tiling import SERIAL_FLOPS, ChainTiling, Factor, SharedScratch, WorkerScratch
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.chunks import count_entry, divide, run_chunks, share
@@ -39,9 +39,9 @@ class _ChainEmitter:
         self.kernel, self.plan = kernel, plan
         self.m = Module()
         self.symbol = f"weft_{kernel.name}"
-        self.room, self.shared = WorkerScratch(plan), SharedScratch(plan)
+        self.worker_scratch, self.shared = WorkerScratch(plan), SharedScratch(plan)
         self.tiles = Tiles(self.m, plan, self.symbol)
-        self.middle = IntermediateTile(self.m, kernel, plan, self.room)
+        self.middle = IntermediateTile(self.m, kernel, plan, self.worker_scratch)
         self.nan_sums = NanSums(self.m, plan, self.symbol)
         self.packs: dict[tuple, str] = {}
         self.outer = "".join(f", i64 %o{n}" for n in range(len(plan.outer)))
@@ -52,8 +52,10 @@ class _ChainEmitter:
     def generate(self) -> Generated:
         plan, m = self.plan, self.m
         conditions = {
-            "chain softmax": plan.chain.softmax is not None, "chain across": bool(plan.across),
-            "chain packs": bool(self.room.packed), "chain skips": bool(plan.chain.where), "chain panels": plan.panels > 1,
+            "chain softmax": plan.chain.softmax is not None, "chain across": bool(plan.row_sums),
+            "chain packs": bool(
+                self.worker_scratch.packed_offsets
+            ), "chain skips": bool(plan.chain.where), "chain panels": plan.panels > 1,
             "chain last rows": self.rest_rows > 0, "chain last columns": self.rest_columns > 0,
             "chain splits": plan.splits > 1, "chain turns": plan.row_iterations > 1,
         }
@@ -64,17 +66,17 @@ class _ChainEmitter:
                 self._emit_tile(live, count)
             self._emit_rows(live)
         self._emit_unit()
-        if plan.across:
+        if plan.row_sums:
             self._emit_join()
         f = m.function(f"define void @{self.symbol}(ptr %args)")
         count_entry(m, f)
         parallel = plan.flops > SERIAL_FLOPS
         if plan.batch * plan.splits:
             run_chunks(m, f, f"@{self.symbol}.unit", plan.batch * plan.splits, parallel)
-        if plan.across and plan.batch * plan.columns:
+        if plan.row_sums and plan.batch * plan.columns:
             run_chunks(m, f, f"@{self.symbol}.join", plan.batch * len(self._column_blocks()), parallel)
         m.vectors = True
-        return m.generated(self.symbol, self.shared.bytes, self.room.bytes)
+        return m.generated(self.symbol, self.shared.bytes, self.worker_scratch.bytes)
 
     def _column_blocks(self) -> range:
         return range(0, self.plan.columns, self.plan.block)
@@ -102,8 +104,8 @@ class _ChainEmitter:
 
     def _column(self, f: Function, side: Factor) -> tuple[str, int, int]:
         """Return the address of column %j of a factor, the stride between columns, and the stride within a column."""
-        if side in self.room.packed:
-            return f.offset("%base", self.room.packed[side]), side.extent, 1
+        if side in self.worker_scratch.packed_offsets:
+            return f.offset("%base", self.worker_scratch.packed_offsets[side]), side.extent, 1
         return self._side(f, side, "%j"), side.stride, side.own_stride
 
     # ---- one tile
@@ -117,12 +119,12 @@ class _ChainEmitter:
         work: scratch of the panel; base: scratch of the worker; sums: the sums over the unit's rows; flag: whether a factor along
         the columns has an infinite or NaN element
         """
-        plan, room = self.plan, self.room
+        plan, room = self.plan, self.worker_scratch
         name = self._tile_name(live, count)
         for masked in (False, True) if plan.chain.where else (False,):
             own = f"{name}.middle{'.masked' * masked}"
             g = self.m.function(f"define internal void @{own}(ptr %args, ptr %work, ptr %tile{self.outer}, i64 %i, i64 %j)")
-            (self.middle.softmax if plan.chain.softmax else self.middle.plain)(g, live, count, masked)
+            (self.middle.softmax if plan.chain.softmax else self.middle.compute_factors)(g, live, count, masked)
         f = self.m.function(
             f"define internal void @{name}(ptr %args, ptr %work, ptr %base, ptr %sums, i1 %flag{self.outer}, i64 %i, i64 %j)"
         )
@@ -135,10 +137,9 @@ class _ChainEmitter:
         tile = f.offset("%base", room.tiles[0])
         for k, (rows, columns) in enumerate(zip(plan.inner_rows, plan.inner_columns, strict=True)):
             start, place, step = self._column(f, columns)
-            self.tiles.product(
-                f, start, f.offset("%work", room.transposed[rows]), f.offset("%base", room.tiles[k]), rows=count, vectors=vectors,
-                k=rows.extent, a_row=place, a_k=step, b_k=plan.panel_rows, ld=plan.panel_rows, mode="set",
-            )
+            scores = TileProduct(count, vectors, rows.extent, place, step, plan.panel_rows, plan.panel_rows, "set")
+            factor = f.offset("%work", room.transposed_offsets[rows])
+            self.tiles.product(f, scores, start, factor, f.offset("%base", room.tiles[k]))
         arguments = f"(ptr %args, ptr %work, ptr {tile}{self.outer}, i64 %i, i64 %j)"
         if every is None:
             f.do(f"call void @{name}.middle{arguments}")
@@ -148,39 +149,35 @@ class _ChainEmitter:
             with f.otherwise():
                 f.do(f"call void @{name}.middle.masked{arguments}")
         mode = "shrink" if plan.chain.softmax else "add"
-        for o in plan.along:
+        for o in plan.column_sums:
             side = plan.side(o)
             start, place, step = self._column(f, side)
-            self.tiles.product(
-                f, start, f.offset("%base", room.tiles[plan.tile(o.value)]), f.offset("%work", room.sums_of(o)), rows=side.extent,
-                vectors=vectors, k=count, a_row=step, a_k=place, b_k=plan.panel_rows, ld=plan.panel_rows, mode=mode,
-                shrink=f.offset("%work", room.shrink),
-            )
-        for o in plan.across:
+            sums = TileProduct(side.extent, vectors, count, step, place, plan.panel_rows, plan.panel_rows, mode)
+            value = f.offset("%base", room.tiles[plan.tile(o.value)])
+            self.tiles.product(f, sums, start, value, f.offset("%work", room.sums_of(o)), f.offset("%work", room.shrink))
+        for o in plan.row_sums:
             side, width = plan.side(o), SharedScratch.width(plan, o)
-            value, plain = f.offset("%base", room.tiles[plan.tile(o.value)]), f.offset("%work", room.plain[side])
-            self.tiles.product(
-                f, value, plain, self._sums_at(f, o, "%j"), rows=count, vectors=width // plan.lanes, k=live,
-                a_row=plan.panel_rows, a_k=1, b_k=width, ld=width, mode="add",
-            )
+            value, plain = f.offset("%base", room.tiles[plan.tile(o.value)]), f.offset("%work", room.plain_offsets[side])
+            sums = TileProduct(count, width // plan.lanes, live, plan.panel_rows, 1, width, width, "add")
+            self.tiles.product(f, sums, value, plain, self._sums_at(f, o, "%j"))
 
     def _sums_at(self, f: Function, o: Outer, column: str | int) -> str:
         return f.offset("%sums", f.add(f.mul(column, SharedScratch.width(self.plan, o) * self.plan.size), self.shared.at[o.id]))
 
     def _emit_skipped(self, f: Function, live: int, count: int) -> None:
         """Emit the code of a tile that the mask excludes: its elements are 0, so only NaNs, 0 times infinity, are added."""
-        plan, room = self.plan, self.room
+        plan, room = self.plan, self.worker_scratch
         vectors = -(-live // plan.lanes)
         zeros = f.offset("%base", room.zeros)
-        if plan.along:
+        if plan.column_sums:
             with f.when("%flag"):
-                for o in plan.along:
+                for o in plan.column_sums:
                     side = plan.side(o)
                     self.nan_sums.columns(f, side, self._side(f, side, "%j"), count, zeros)
                     self.nan_sums.add_down(f, zeros, f.offset("%work", room.sums_of(o)), side.extent, vectors)
-        for o in plan.across:
+        for o in plan.row_sums:
             side, width = plan.side(o), SharedScratch.width(plan, o)
-            bad = self.nan_sums.rows(f, f.offset("%work", room.plain[side]), live, width, zeros)
+            bad = self.nan_sums.rows(f, f.offset("%work", room.plain_offsets[side]), live, width, zeros)
             with f.when(bad):
                 self.nan_sums.add_to_rows(f, zeros, self._sums_at(f, o, "%j"), count, width)
 
@@ -188,7 +185,7 @@ class _ChainEmitter:
 
     def _emit_rows(self, live: int) -> None:
         """Emit @name(args, base, sums, flag, outer..., i, panels): all columns for %panels panels of rows from %i on."""
-        plan, room = self.plan, self.room
+        plan, room = self.plan, self.worker_scratch
         f = self.m.function(
             f"define internal void @{self.symbol}.rows{live}(ptr %args, ptr %base, ptr %sums, i1 %flag{self.outer}, i64 %i, "
             f"i64 %panels)"
@@ -201,21 +198,21 @@ class _ChainEmitter:
                 self._emit_columns(f, live, plan.block, j)
         if self.rest_columns:
             self._emit_columns(f, live, self.rest_columns, whole * plan.block)
-        if plan.along or plan.chain.stores:
+        if plan.column_sums or plan.chain.stores:
             with f.loop(0, "%panels") as p:
                 work, i = f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.panel_rows))
                 f.do(f"call void @{self.symbol}.rows{live}.done(ptr %args, ptr {work}, ptr %base{self.outer}, i64 {i})")
             self._emit_results(live)
 
     def _emit_panel_setup(self, f: Function, work: str, i: str, live: int) -> None:
-        plan, room, size = self.plan, self.room, self.plan.size
-        for side, at in room.transposed.items():
+        plan, room, size = self.plan, self.worker_scratch, self.plan.size
+        for side, at in room.transposed_offsets.items():
             name = self._packing(Packer.columns, side.buffer.dtype, live, side.stride, side.own_stride, plan.panel_rows)
             f.do(f"call void @{name}(ptr {self._side(f, side, i)}, ptr {f.offset(work, at)}, i64 {side.extent})")
-        for side, at in room.plain.items():
-            name = self._pack_rows(side, plan.padded(side.extent))
+        for side, at in room.plain_offsets.items():
+            name = self._pack_rows(side, plan.pad_to_vectors(side.extent))
             f.do(f"call void @{name}(ptr {self._side(f, side, i)}, ptr {f.offset(work, at)}, i64 {live}, i64 {side.extent})")
-        for o in plan.along:
+        for o in plan.column_sums:
             self._emit_fill(f, f.offset(work, room.sums_of(o)), plan.side(o).extent * plan.panel_rows * size, "zeroinitializer")
         if plan.chain.softmax:
             least = "splat (float 0xFFF0000000000000)" if size == 4 else "splat (double 0xFFF0000000000000)"
@@ -227,8 +224,8 @@ class _ChainEmitter:
             f.store(self.middle.vector, value, f.offset(pointer, at), self.middle.width)
 
     def _emit_columns(self, f: Function, live: int, count: int, j: str | int) -> None:
-        plan, room = self.plan, self.room
-        for side, at in room.packed.items():
+        plan, room = self.plan, self.worker_scratch
+        for side, at in room.packed_offsets.items():
             name = self._pack_rows(side, side.extent)
             f.do(f"call void @{name}(ptr {self._side(f, side, j)}, ptr {f.offset('%base', at)}, i64 {count}, i64 {side.extent})")
         with f.loop(0, "%panels") as p:
@@ -238,15 +235,15 @@ class _ChainEmitter:
 
     def _emit_results(self, live: int) -> None:
         """Emit @name(args, work, base, outer..., i), which stores the results of a panel."""
-        plan, room = self.plan, self.room
+        plan, room = self.plan, self.worker_scratch
         f = self.m.function(
             f"define internal void @{self.symbol}.rows{live}.done(ptr %args, ptr %work, ptr %base{self.outer}, i64 %i)"
         )
         if plan.chain.stores:
             self.middle.rows_done(f, live)
-        for n, o in enumerate(plan.along):
+        for n, o in enumerate(plan.column_sums):
             extent = plan.side(o).extent  # [own axis][rows] to [rows][own axis]
-            name = self._packing(Packer.columns, plan.chain.accum, extent, plan.panel_rows, 1, plan.padded(extent))
+            name = self._packing(Packer.columns, plan.chain.accum, extent, plan.panel_rows, 1, plan.pad_to_vectors(extent))
             result = f.offset("%base", room.result)
             f.do(f"call void @{name}(ptr {f.offset('%work', room.sums_of(o))}, ptr {result}, i64 {live})")
             each = self._results(n, o)
@@ -254,7 +251,7 @@ class _ChainEmitter:
 
     def _results(self, n: int, o: Outer) -> str:
         """Return the name of a function that stores an outer product's results, emitted on first use."""
-        key = ("stores", n, o.across)
+        key = ("stores", n, o.sums_rows)
         if key not in self.packs:
             name = self.packs[key] = f"{self.symbol}.pack{len(self.packs)}"
             f = self.m.function(f"define internal void @{name}(ptr %args, ptr %work, ptr %sums{self.outer}, i64 %i, i64 %count)")
@@ -274,16 +271,16 @@ class _ChainEmitter:
         lead = len(plan.chain.batch)
         f = self.m.function(f"define internal void @{self.symbol}.unit(ptr %args, i64 %unit, i64 %worker)")
         scratch = f.argument(record_slot(self.kernel) - 1)
-        base = f.offset(scratch, f.add(f.mul("%worker", self.room.bytes), shared.bytes))
+        base = f.offset(scratch, f.add(f.mul("%worker", self.worker_scratch.bytes), shared.bytes))
         batch, split = divide(f, "%unit", plan.splits)
         self._split_outer(f, batch, 0, lead)
         sums = f.offset(scratch, f.mul("%unit", shared.unit))
-        if plan.across:
+        if plan.row_sums:
             self._emit_fill(f, sums, shared.unit, "zeroinitializer")
         flag = "false"
         if plan.chain.where:
-            for side in dict.fromkeys(plan.side(o) for o in plan.along):
-                zeros = f.offset(base, self.room.zeros)
+            for side in dict.fromkeys(plan.side(o) for o in plan.column_sums):
+                zeros = f.offset(base, self.worker_scratch.zeros)
                 bad = self.nan_sums.columns(f, side, self._side(f, side, 0), plan.columns, zeros)
                 flag = bad if flag == "false" else f.let(f"or i1 {flag}, {bad}")
         lo, hi = share(f, split, plan.row_iterations * plan.strips, plan.splits)
@@ -323,7 +320,7 @@ class _ChainEmitter:
         count = f.minimum(f.let(f"sub i64 {plan.columns}, {j}"), plan.block)
         start = f.offset(scratch, f.mul(batch, plan.splits * shared.unit))
         vec, width = self.middle.vector, self.middle.width
-        for n, o in enumerate(plan.across):
+        for n, o in enumerate(plan.row_sums):
             row = shared.width(plan, o) * plan.size
             first = f.offset(start, f.add(f.mul(j, row), shared.at[o.id]))
             if plan.splits > 1:

@@ -49,8 +49,8 @@ class Forward(ConvolutionPart):
         accum = conv.contraction.accum
         self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
         pixels = tuple(w.pixel for w in conv.windows)
-        self.joined = Axis(JOINED_AXIS_ID, prod(p.extent for p in pixels))
-        self.joined_stores = join_axes(conv.contraction.stores, pixels, self.joined)
+        self.joined_axis = Axis(JOINED_AXIS_ID, prod(p.extent for p in pixels))
+        self.joined_stores = join_axes(conv.contraction.stores, pixels, self.joined_axis)
         few = self.joined_stores is not None and work(self.joined_stores) <= MAX_DIRECT_INSTRUCTIONS
         self.plan = make_plan(conv, isa, accum.bytes, few)
         self.path = "convolution" + (" in place" if self.plan.in_place else "") + (" direct" if self.plan.direct else "")
@@ -176,7 +176,7 @@ class Forward(ConvolutionPart):
                     for j in range(nv):
                         sums = f.load(number.vector, accs[i][j])
                         at = f.add(start, j * number.lanes)
-                        stores.emit(axes, self.joined, at, sums, min(number.lanes, live - j * number.lanes), once[i])
+                        stores.emit(axes, self.joined_axis, at, sums, min(number.lanes, live - j * number.lanes), once[i])
         before.extend(f.lines)
         f.lines = before
 

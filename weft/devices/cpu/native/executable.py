@@ -100,7 +100,7 @@ class CPUExecutable:
                     inside=own[0][1] if own else 0,
                 ))
             elif isinstance(step, Loop):
-                every = max(1, int(CHECK_EVERY_US * step.expected / us)) if self._slow else 0
+                every = max(1, int(CHECK_EVERY_US * step.expected_steps / us)) if self._slow else 0
                 out.append(describe(step, iter(own), self._native, every))
         return out
 

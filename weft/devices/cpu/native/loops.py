@@ -132,7 +132,7 @@ def times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[fl
                 out.append(sum(size[a] for a in step.args) / bytes_per_us)
             k += 1
         elif isinstance(step, Loop):
-            out.append(step.expected * (0.05 + sum(times(step.body, flops_per_us, bytes_per_us))))
+            out.append(step.expected_steps * (0.05 + sum(times(step.body, flops_per_us, bytes_per_us))))
         else:
             out.append(0.0)
     return out

@@ -105,10 +105,10 @@ class CPUDynamicKernels:
 def _elementwise_kernel(primitive: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any]) -> Any:
     """Return a kernel that applies an elementwise primitive to contiguous operands."""
     from weft.kernel.expressions import Machine
-    from weft.kernel.ir import Access, Axis, Buffer, Kernel, Phase, Stage, Store, along
+    from weft.kernel.ir import Access, Axis, Buffer, Kernel, Phase, Stage, Store, axis_index
 
     m, axis = Machine(), Axis(0, 16)
-    index = (along(axis),)
+    index = (axis_index(axis),)
     inputs = tuple(Buffer(k, dtype, (axis.extent,)) for k, dtype in enumerate(dtypes))
     value = None if primitive.formula is None else primitive.formula(m, *(m.load(Access(b, index)) for b in inputs), **params)
     if value is None or value.op == "check":  # only Programs report faults
