@@ -52,7 +52,7 @@ def measured() -> dict[str, Any]:
     inputs = [device.upload(a) for a in (x, w)]
     run(inputs)
     places = [[(k + 1) * 4096 + again * (1 << 20) for k in range(8)] for again in range(2)]
-    idle, steps = device.driver.launch, run._ready
+    idle, steps = device.driver.launch, run._steps
     found: dict[str, list[float]] = {"the loop and the call alone": [], "same addresses": [], "new addresses": []}
     for k in range(ROUNDS):
         for what, bases in (("same addresses", places[0]), ("new addresses", places[k % 2])):

@@ -22,7 +22,7 @@ from benchmarks.gpu.attention import force_chained
 from benchmarks.gpu.closeness import apart, told
 from benchmarks.gpu.setting import Rows, Setting, normal
 from weft.devices import get_device
-from weft.devices.cuda.adapter import compiled, toolchain
+from weft.devices.cuda.adapter import compile_launch, toolchain
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.card_allocator import CardMemory
 from weft.devices.cuda.cards import cards
@@ -76,13 +76,13 @@ def _first_launch(setting: Setting) -> Launch:
     """Return the launch of a small kernel."""
     x = input_leaf((3, 1000), FLOAT32)
     (call,) = calls(build(Graph([x], [bind(TABLE["exp"], x)]), setting.card.target))
-    return setting.card.printed(call.kernel).launches[0]
+    return setting.card.print_kernel(call.kernel).launches[0]
 
 
 def _compiler(setting: Setting) -> dict[str, Any]:
     driver = getattr(setting.card, "driver", None)
     begin = time.perf_counter()
-    code = compiled(_first_launch(setting), CAPABILITY if driver is None else driver.capability)
+    code = compile_launch(_first_launch(setting), CAPABILITY if driver is None else driver.capability)
     seconds = time.perf_counter() - begin
     says = f"Triton {toolchain()[0]} made {len(code.binary)} bytes of machine code in {seconds:.2f} s, ABI {code.binary[8]}"
     return {"says": says, "right": code.binary[:4] == b"\x7fELF"}
@@ -91,7 +91,7 @@ def _compiler(setting: Setting) -> dict[str, Any]:
 def _loading(setting: Setting) -> dict[str, Any]:
     if not hasattr(setting.card, "codes"):
         return {"says": "nothing is loaded by an interpreter", "right": True}
-    setting.card.codes.loaded(_first_launch(setting), 16)
+    setting.card.codes.load(_first_launch(setting), 16)
     return {"says": "the driver takes the machine code", "right": True}
 
 
@@ -145,7 +145,7 @@ def _events(setting: Setting) -> dict[str, Any]:
     results = [run()]
     last = device.driver.stamp()
     device.synchronise()
-    clock, by_events = time.perf_counter() - begin, device.driver.passed(first, last)
+    clock, by_events = time.perf_counter() - begin, device.driver.take_seconds(first, last)
     del results
     right = 0 < by_events <= clock
     says = f"a chain of kernels took {1e6 * by_events:.0f} us by the driver's events and {1e6 * clock:.0f} us by the clock"

@@ -16,13 +16,13 @@ from benchmarks.gpu.samples import Case, derivatives, primitives, values
 from benchmarks.gpu.setting import Rows, Setting
 from benchmarks.gpu.steps import COMPILERS
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
-from weft.devices.cuda.adapter import compiled
+from weft.devices.cuda.adapter import compile_launch
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.card_allocator import CardAllocator, CardMemory
 from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.graph.interpret import interpret
 from weft.graph.node import Primitive, topological_order
-from weft.graph.primitives.settings import UNORDERED
+from weft.graph.primitives.settings import ADD_UNORDERED
 from weft.schedule.build import build
 from weft.schedule.program import calls
 
@@ -64,7 +64,7 @@ class _Texts:
             new = self.of[op.name] = []
             for graph, _ in _cases(op, self._setting.quick):
                 for call in calls(build(graph, self._device.target)):
-                    for launch in self._device.printed(call.kernel).launches:
+                    for launch in self._device.print_kernel(call.kernel).launches:
                         if (key := _key(launch)) not in seen_keys:
                             seen_keys.add(key)
                             new.append(launch)
@@ -92,9 +92,9 @@ class _Texts:
         if _key(launch) in self._made:
             self._made[_key(launch)].result(max(self._setting.left, 0.1))
         if getattr(self._device, "driver", None) is None:
-            compiled(launch, self._capability)
+            compile_launch(launch, self._capability)
         else:
-            self._device.codes.loaded(launch, 16)
+            self._device.codes.load(launch, 16)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -107,7 +107,7 @@ def _key(launch: Launch) -> Any:
 
 def _compile(launch: Launch, capability: int) -> None:
     """Compile in another process. The result is passed on through Triton's cache on disk."""
-    compiled(launch, capability)
+    compile_launch(launch, capability)
 
 
 def load(setting: Setting) -> Rows:
@@ -212,7 +212,7 @@ def scatters(setting: Setting) -> Rows:
         if op.kind in ("scatter", "board"):
             yield f"{op.name}, samples", lambda op=op: _repeat_samples(setting, op, runs)  # type: ignore[misc]
     for dtype in ("float32", "float16", "int32"):
-        for mode in ("set", "add", UNORDERED):
+        for mode in ("set", "add", ADD_UNORDERED):
             if mode == "set" or dtype != "int32":
                 yield f"{mode} {dtype}", lambda dtype=dtype, mode=mode: _measure_collisions(setting, mode, dtype, runs)  # type: ignore[misc]
 
@@ -223,7 +223,7 @@ def _repeat_samples(setting: Setting, op: Primitive, runs: int) -> dict[str, Any
     for graph, arrays in cases:
         run = device.compile(build(graph, device.target))
         count, changed = _again(setting, runs, lambda run=run, g=graph, a=arrays: _outputs(device, g, run, a))  # type: ignore[misc]
-        any_order = any(n.params.get("mode") == UNORDERED for n in topological_order(graph.outputs))
+        any_order = any(n.params.get("mode") == ADD_UNORDERED for n in topological_order(graph.outputs))
         least, different = min(least, count), different + (0 if any_order else changed)
     return {**row, "runs": least, "different": different, "right": row["right"] and not different}
 
@@ -263,7 +263,7 @@ def _measure_collisions(setting: Setting, mode: str, dtype: str, runs: int) -> d
         def program(table: Any, at: Any, values: Any) -> Any:
             return wf.vjp(lambda t: t[at], table)[1](values)[0]
 
-    run, any_order = wf.jit(program), mode == UNORDERED
+    run, any_order = wf.jit(program), mode == ADD_UNORDERED
     table, at, values = wf.array(np.zeros((rows, columns), values_.dtype)), wf.array(where), wf.array(values_)
     with wf.deterministic(not any_order):
         first = run(table, at, values).numpy()

@@ -60,7 +60,7 @@ class Stamps:
     def end(self) -> float:
         last = self._stamp()
         self._device.synchronise()
-        return self._device.driver.passed(self._first, last)
+        return self._device.driver.take_seconds(self._first, last)
 
 
 def watch_of(device: Any) -> Watch:

@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from weft.devices.cpu.emit.isa import ISA, host_isa
 from weft.devices.cpu.emit.text import Generated
 from weft.dtypes.parse import parse_dtype
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, axis_index
 from weft.kernel.summation import window_order
 
 SERIAL = """
@@ -121,19 +121,19 @@ def forward(
     G, N, OH, OW, OC, C, KH, KW = (Axis(i, e) for i, e in enumerate((groups, n, oh, ow, o, c, kh, kw)))
 
     def g(each: int) -> Affine:
-        return along(G, each) if groups > 1 else Affine()
+        return axis_index(G, each) if groups > 1 else Affine()
 
-    ih = along(OH, stride[0]).plus(along(KH), dilation[0]).plus(Affine(-padding[0][0]))
-    iw = along(OW, stride[1]).plus(along(KW), dilation[1]).plus(Affine(-padding[1][0]))
+    ih = axis_index(OH, stride[0]).plus(axis_index(KH), dilation[0]).plus(Affine(-padding[0][0]))
+    iw = axis_index(OW, stride[1]).plus(axis_index(KW), dilation[1]).plus(Affine(-padding[1][0]))
     guard = [(i, 0, e) for i, e, p in ((ih, h, padding[0]), (iw, w, padding[1])) if p != (0, 0)]
-    a = load(x, along(N), g(c).plus(along(C)), ih, iw, guard=guard, dtype=accum)
+    a = load(x, axis_index(N), g(c).plus(axis_index(C)), ih, iw, guard=guard, dtype=accum)
     if flip:
-        b = load(wt, along(C), along(OC), Affine(kh - 1, ((KH.id, -1),)), Affine(kw - 1, ((KW.id, -1),)), dtype=accum)
+        b = load(wt, axis_index(C), axis_index(OC), Affine(kh - 1, ((KH.id, -1),)), Affine(kw - 1, ((KW.id, -1),)), dtype=accum)
     else:
-        b = load(wt, g(o).plus(along(OC)), along(C), along(KH), along(KW), dtype=accum)
+        b = load(wt, g(o).plus(axis_index(OC)), axis_index(C), axis_index(KH), axis_index(KW), dtype=accum)
     y = Buffer(2, dtype, (n, o * groups, oh, ow))
     acc = Value("acc", (), accum, 100)
-    where = (along(N), g(o).plus(along(OC)), along(OH), along(OW))
+    where = (axis_index(N), g(o).plus(axis_index(OC)), axis_index(OH), axis_index(OW))
     inputs, outputs, stores, scalars = [x, wt], [y], None, ()
     if epilogue is not None:
         inputs, outputs, stores, scalars = epilogue(inputs, y, acc, where)
@@ -170,15 +170,15 @@ def weight_gradient(
     G, N, OH, OW, OC, C, KH, KW = (Axis(i, e) for i, e in enumerate((groups, n, oh, ow, o, c, kh, kw)))
 
     def g(each: int) -> Affine:
-        return along(G, each) if groups > 1 else Affine()
+        return axis_index(G, each) if groups > 1 else Affine()
 
-    ih = along(OH, stride[0]).plus(along(KH), dilation[0]).plus(Affine(-padding[0][0]))
-    iw = along(OW, stride[1]).plus(along(KW), dilation[1]).plus(Affine(-padding[1][0]))
+    ih = axis_index(OH, stride[0]).plus(axis_index(KH), dilation[0]).plus(Affine(-padding[0][0]))
+    iw = axis_index(OW, stride[1]).plus(axis_index(KW), dilation[1]).plus(Affine(-padding[1][0]))
     guard = [(i, 0, e) for i, e, p in ((ih, h, padding[0]), (iw, w, padding[1])) if p != (0, 0)]
-    a = load(x, along(N), g(c).plus(along(C)), ih, iw, guard=guard, dtype=accum)
-    b = load(dy, along(N), g(o).plus(along(OC)), along(OH), along(OW), dtype=accum)
+    a = load(x, axis_index(N), g(c).plus(axis_index(C)), ih, iw, guard=guard, dtype=accum)
+    b = load(dy, axis_index(N), g(o).plus(axis_index(OC)), axis_index(OH), axis_index(OW), dtype=accum)
     acc = Value("acc", (), accum, 100)
-    where = (g(o).plus(along(OC)), along(C), along(KH), along(KW))
+    where = (g(o).plus(axis_index(OC)), axis_index(C), axis_index(KH), axis_index(KW))
     value = acc if accum == dtype else Value("cast", (acc,), dtype)
     inputs, outputs, stores, scalars = [x, dy], [dw], (Store(Access(dw, where), value),), ()
     if epilogue is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from weft.devices.cpu.emit.isa import ISA, host_isa, isa_from_features
 from weft.devices.cpu.emit.text import Generated
 from weft.dtypes.parse import parse_dtype
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Value, along
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Value, axis_index
 
 _SUPPORT = """
 @weft_counters = global [64 x i64] zeroinitializer
@@ -139,7 +139,7 @@ def access(buffer: Buffer, *index, guard=(), fill=0) -> Access:
 
 def as_affine(i) -> Affine:
     if isinstance(i, Axis):
-        return along(i)
+        return axis_index(i)
     if isinstance(i, int):
         return Affine(i)
     if isinstance(i, Value):

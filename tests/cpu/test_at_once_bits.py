@@ -18,9 +18,9 @@ from weft.runtime import execute
 @everyone
 @pytest.mark.parametrize("often", [0, 1 << 30], ids=["native", "in NumPy"])
 def test_samples(op: Primitive, often: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(implementations, "OFTEN", often)
+    monkeypatch.setattr(implementations, "COMPILE_AFTER_CALLS", often)
     monkeypatch.setattr(implementations, "KERNELS", {})
-    monkeypatch.setattr(implementations, "_ASKED", {})
+    monkeypatch.setattr(implementations, "_CALL_COUNTS", {})
     for s in variants(op, rng):
         leaves = oracle.leaves(s.arrays)
         node = bind(op, *leaves, **s.params)
@@ -31,7 +31,7 @@ def test_samples(op: Primitive, often: int, rng: np.random.Generator, monkeypatc
         (want,) = execute.run(Graph(leaves, [node]), buffers)
         there = [input_leaf(n.shape, n.dtype, b) for n, b in zip(leaves, buffers, strict=True)]
         pending = bind(op, *there, **s.params)
-        (by_node,) = tiers.computed([*there, pending], [pending])
+        (by_node,) = tiers.compute_nodes([*there, pending], [pending])
         for way, got in (("ready", specialise(node)(buffers)), ("node by node", by_node)):
             seen, expected = (execute.to_numpy(b, node.shape, node.dtype) for b in (got, want))
             try:

@@ -11,7 +11,7 @@ from weft.devices.cpu.convolution.conv import generate_conv
 from weft.devices.cpu.emit.isa import host_isa
 from weft.dtypes.formats import BOOL, FLOAT32
 from weft.dtypes.parse import parse_dtype
-from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
+from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, axis_index
 from weft.kernel.summation import product_order
 
 BOUND = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2, "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}
@@ -176,7 +176,7 @@ def test_not_a_convolution() -> None:
     x, y, z = (Buffer(i, FLOAT32, (4, 4)) for i in range(3))
     i, j, k = (Axis(a, 4) for a in range(3))
     acc = Value("acc", (), x.dtype, 0)
-    stores = (Store(Access(z, (along(i), along(j))), acc),)
-    a, b = load(x, along(i), along(k)), load(y, along(k), along(j))
+    stores = (Store(Access(z, (axis_index(i), axis_index(j))), acc),)
+    a, b = load(x, axis_index(i), axis_index(k)), load(y, axis_index(k), axis_index(j))
     product = Contraction(0, (), (i,), (j,), (k,), a, b, x.dtype, product_order(4, 4, (4,)), stores)
     assert generate_conv(Kernel("product", (Phase((), (product,)),), (x, y), (z,)), host_isa()) is None

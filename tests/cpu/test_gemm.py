@@ -13,7 +13,7 @@ from weft.devices.cpu.emit.isa import ISA, host_isa
 from weft.devices.cpu.product.gemm import generate_gemm
 from weft.devices.cpu.product.tiling import ProductPlan, make_plan, should_swap
 from weft.dtypes.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, axis_index
 from weft.kernel.product import match_product
 from weft.kernel.summation import product_order
 
@@ -81,7 +81,7 @@ class Compiled:
 
 
 def load(buffer: Buffer, *index) -> Value:
-    return Value("load", (), buffer.dtype, Access(buffer, tuple(i if isinstance(i, Affine) else along(i) for i in index)))
+    return Value("load", (), buffer.dtype, Access(buffer, tuple(i if isinstance(i, Affine) else axis_index(i) for i in index)))
 
 
 def op(name: str, *args: Value, dtype=None) -> Value:
@@ -99,7 +99,7 @@ def product(m, n, k, dtype=F4, ta=False, tb=False, accum=None, batch=0) -> Kerne
     contraction = Contraction(
         5, lead_axes, (am,), (an,), (ak,), load(a, *lead_axes, *((ak, am) if ta else (am, ak))),
         load(b, *lead_axes, *((an, ak) if tb else (ak, an))), accum, product_order(m, n, (k,)),
-        (Store(Access(c, tuple(along(x) for x in (*lead_axes, am, an))), Value("acc", (), accum, 5)),),
+        (Store(Access(c, tuple(axis_index(x) for x in (*lead_axes, am, an))), Value("acc", (), accum, 5)),),
     )
     return Kernel("product", (Phase((), (contraction,)),), (a, b), (c,))
 
@@ -205,7 +205,7 @@ def test_products_with_a_vector_have_the_same_bits_in_every_layout(n, k, dtype):
     contraction = Contraction(
         5, (), (am,), (an,), (ak,), load(buffers[0], am, ak), load(buffers[1], ak, an, Affine(0)), dtype,
         product_order(1, n, (k,)),
-        (Store(Access(buffers[2], (along(am), along(an))), Value("acc", (), dtype, 5)),),
+        (Store(Access(buffers[2], (axis_index(am), axis_index(an))), Value("acc", (), dtype, 5)),),
     )
     c = np.full((1, n), np.nan, dtype.numpy)
     Compiled(Kernel("loose", (Phase((), (contraction,)),), buffers[:2], buffers[2:]))(a, loose, c)
@@ -322,7 +322,7 @@ def groups(axes_merge: bool) -> tuple[Kernel, tuple[int, ...]]:
     order = (p, q, r, s) if axes_merge else (q, p, s, r)
     y = Buffer(2, F4, tuple(a.extent for a in order))
     stage = Contraction(5, (), (p, q), (r, s), (k,), load(x, p, q, k), load(w, k, r, s), F4, product_order(24, 45, (31,)),
-                        (Store(Access(y, tuple(along(a) for a in order)), Value("acc", (), F4, 5)),))
+                        (Store(Access(y, tuple(axis_index(a) for a in order)), Value("acc", (), F4, 5)),))
     return Kernel("groups", (Phase((), (stage,)),), (x, w), (y,)), y.shape
 
 
@@ -347,7 +347,7 @@ def test_k_in_groups_that_do_not_merge(p, q, k):
     g, x, y = Buffer(0, F4, (6, p, k)), Buffer(1, F4, (6, q, k)), Buffer(2, F4, (p, q))
     stage = Contraction(5, (), (rows,), (columns,), (batch, steps), load(g, batch, rows, steps),
                         load(x, batch, columns, steps), F4, product_order(p, q, (6, k)),
-                        (Store(Access(y, (along(rows), along(columns))), Value("acc", (), F4, 5)),))
+                        (Store(Access(y, (axis_index(rows), axis_index(columns))), Value("acc", (), F4, 5)),))
     kernel = Kernel("groups", (Phase((), (stage,)),), (g, x), (y,))
     a, b = random(rng, (6, p, k)), random(rng, (6, q, k))
     for plan in (make_plan, tiles((2, 2), kc=17)):
@@ -363,9 +363,9 @@ def test_operands_that_are_broadcast_or_reversed(m, n, k):
     rng = np.random.default_rng()
     am, an, ak = Axis(0, m), Axis(1, n), Axis(2, k)
     x, w, y = Buffer(0, F4, (m, k)), Buffer(1, F4, (k,)), Buffer(2, F4, (m, n))
-    reverse = load(x, along(am), along(ak, -1).plus(Affine(k - 1)))
+    reverse = load(x, axis_index(am), axis_index(ak, -1).plus(Affine(k - 1)))
     stage = Contraction(5, (), (am,), (an,), (ak,), reverse, load(w, ak), F4, product_order(m, n, (k,)),
-                        (Store(Access(y, (along(am), along(an))), Value("acc", (), F4, 5)),))
+                        (Store(Access(y, (axis_index(am), axis_index(an))), Value("acc", (), F4, 5)),))
     a, b, out = random(rng, (m, k)), random(rng, k), np.full((m, n), np.nan, F4.numpy)
     Compiled(Kernel("wide", (Phase((), (stage,)),), (x, w), (y,)))(a, b, out)
     close(out, a[:, ::-1], np.repeat(b[:, None], n, 1), F4)
@@ -374,7 +374,7 @@ def test_operands_that_are_broadcast_or_reversed(m, n, k):
 def test_not_a_plain_product():
     kernel = product(4, 5, 6)
     stage = kernel.phases[0].stages[0]
-    guarded = replace(stage.a, attr=replace(stage.a.attr, guard=((along(0), 1, 4),)))
+    guarded = replace(stage.a, attr=replace(stage.a.attr, guard=((axis_index(0), 1, 4),)))
     squared = op("mul", stage.a, stage.a)
     for a in (guarded, squared):
         assert generate_gemm(replace(kernel, phases=(Phase((), (replace(stage, a=a),)),)), host_isa()) is None
@@ -388,7 +388,7 @@ def test_not_a_plain_product():
 def epilogue_case(m, n, k, plan=make_plan, long=False):
     """y = f(acc * scalar + bias[n] + column[m] + residual[m, n]); f is relu, or tanh."""
     kernel = product(m, n, k)
-    am, an = along(0), along(1)
+    am, an = axis_index(0), axis_index(1)
     bias, column, residual = Buffer(2, F4, (n,)), Buffer(3, F4, (m,)), Buffer(4, F4, (m, n))
     y = Buffer(5, F4, (m, n))
     acc = Value("acc", (), F4, 5)
@@ -427,7 +427,7 @@ def test_adam_in_the_epilogue_in_place(m, n, k):
     """g = A^T B; m', v', w' written over m, v, w."""
     rng = np.random.default_rng()
     kernel = product(m, n, k, ta=True)
-    am, an = along(0), along(1)
+    am, an = axis_index(0), axis_index(1)
     w, mo, ve = (Buffer(i, F4, (m, n)) for i in (2, 3, 4))
     w2, mo2, ve2 = (Buffer(i, F4, (m, n)) for i in (5, 6, 7))
     g = Value("acc", (), F4, 5)

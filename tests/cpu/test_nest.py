@@ -10,7 +10,7 @@ from nest_cases import COLUMNS, F32, ROWS, add, normalise, share, softmax, squar
 from tests.kernel.evaluate import evaluate
 from weft.dtypes.formats import BOOL, FLOAT64, FLOATS, INT64, UINT32
 from weft.dtypes.parse import parse_dtype
-from weft.kernel.ir import Affine, Axis, Contraction, Kernel, Phase, Reduction, Stage, Store, Value, along
+from weft.kernel.ir import Affine, Axis, Contraction, Kernel, Phase, Reduction, Stage, Store, Value, axis_index
 from weft.kernel.summation import product_order
 from weft.kernel.target import Order
 
@@ -138,7 +138,7 @@ def test_max_pool_with_position(size, rng):
     kh, kw = min(2, h), min(2, w)
     x, y, p = buffers((F32, (3, h, w)), (F32, (3, oh, ow)), (np.int32, (3, oh, ow)))
     c, i, j, a, b = Axis(0, 3), Axis(1, oh), Axis(2, ow), Axis(3, kh), Axis(4, kw)
-    at = load(x, c, along(i, 2).plus(along(a)), along(j, 2).plus(along(b)))
+    at = load(x, c, axis_index(i, 2).plus(axis_index(a)), axis_index(j, 2).plus(axis_index(b)))
     order = Order(1, 4096)
     stages = (
         Stage((a, b), (add(0, (a, b), at, order, "max"), add(1, (a, b), at, order, "argmax", dtype=np.int32))),
@@ -151,7 +151,7 @@ def test_max_pool_with_position(size, rng):
 def test_padding_by_guards(rng):
     x, y = buffers((F32, (5, 11)), (F32, (9, 40)))
     i, j = Axis(0, 9), Axis(1, 40)
-    row, column = along(i).plus(Affine(-2)), along(j).plus(Affine(-3))
+    row, column = axis_index(i).plus(Affine(-2)), axis_index(j).plus(Affine(-3))
     value = load(x, row, column, guard=((row, 0, 5), (column, 0, 11)), fill=2.5)
     data = rng.normal(size=(5, 11)).astype(np.float32)
     got = run(Kernel("pad", store_all(value, y, (i, j)), (x,), (y,)), data)[0]
@@ -161,7 +161,7 @@ def test_padding_by_guards(rng):
 def test_guarded_stores_leave_the_rest(rng):
     x, y = buffers((F32, (5, 40)), (F32, (5, 30)))
     i, j = Axis(0, 5), Axis(1, 40)
-    place = along(j).plus(Affine(-6))
+    place = axis_index(j).plus(Affine(-6))
     phases = (Phase((i, j), (Stage((), (), (Store(access(y, i, place, guard=((place, 0, 30),)), load(x, i, j)),)),)),)
     data = rng.normal(size=(5, 40)).astype(np.float32)
     np.testing.assert_array_equal(run(Kernel("cut", phases, (x,), (y,)), data)[0], data[:, 6:36])
@@ -174,7 +174,7 @@ def test_strided_and_reversed_access(step, dtype, rng):
     length = (n - 1) * abs(step) + 1
     x, y = buffers((dtype, (2, length)), (dtype, (2, n)))
     i, j = Axis(0, 2), Axis(1, n)
-    at = along(j, step).plus(Affine(length - 1 if step < 0 else 0))
+    at = axis_index(j, step).plus(Affine(length - 1 if step < 0 else 0))
     data = (rng.integers(0, 2, size=(2, length)) if dtype is bool else rng.normal(size=(2, length)) * 50).astype(dtype)
     got = run(Kernel("step", store_all(load(x, i, at), y, (i, j)), (x,), (y,)), data)[0]
     np.testing.assert_array_equal(got, data[:, ::step])
@@ -215,7 +215,7 @@ def test_scatter_add_runs_in_order(dtype, width, rng):
 def test_philox_matches_its_definition(rng):
     key, base, y = buffers((np.uint64, ()), (np.uint64, ()), (np.uint32, (5, 37)))
     i, j = Axis(0, 5), Axis(1, 37)
-    flat = op("cast", Value("index", (), INT64, along(i, 37).plus(along(j))), dtype=np.uint64)
+    flat = op("cast", Value("index", (), INT64, axis_index(i, 37).plus(axis_index(j))), dtype=np.uint64)
     value = Value("philox", (load(key), load(base), flat), UINT32)
     kernel = Kernel("bits", store_all(value, y, (i, j)), (key, base), (y,))
     same_bits(kernel, [np.array(v, np.uint64) for v in rng.integers(0, 2**63, 2)])

@@ -34,7 +34,7 @@ def test_nothing_shows_beyond(op: Primitive, rng: np.random.Generator) -> None:
             buffers = [execute.to_buffer(a) for a in cut]
             there = [input_leaf(x.shape, x.dtype, b) for x, b in zip(leaves, buffers, strict=True)]
             pending = bind(op, *there, **s.params)
-            alone = execute.to_numpy(*tiers.computed([*there, pending], [pending]), node.shape, node.dtype)
+            alone = execute.to_numpy(*tiers.compute_nodes([*there, pending], [pending]), node.shape, node.dtype)
             padded = bind(TABLE["pad"], node, low=(before,), high=(behind,), value=value)
             fill = bind(TABLE["broadcast_to"], constant(value, node.dtype), shape=(behind,))
             out = bind(TABLE["concat"], padded, fill, axis=0)

@@ -17,7 +17,7 @@ import weft as wf
 from tests.kernel.samples.table import draw_samples
 from weft.devices import get_device
 from weft.devices.base import EagerDevice
-from weft.devices.cpu.native.sized import _each_kernel as each_kernel
+from weft.devices.cpu.native.sized import _elementwise_kernel as each_kernel
 from weft.devices.cpu.nest.kernel import generate_loops
 from weft.devices.cpu.sized import SCRATCH_BYTES_PER_STEP
 from weft.devices.cpu.sized.each import each_text
@@ -26,7 +26,7 @@ from weft.devices.cpu.sized.sums import sum_text
 from weft.dtypes.formats import FORMATS, FROM_NUMPY
 from weft.dtypes.rounding import converted
 from weft.graph.primitives import TABLE
-from weft.kernel.summation import product_order, reduced, running, shape_reduction_order, spans
+from weft.kernel.summation import product_order, reduce_last, running, shape_reduction_order, spans
 from weft.kernel.target import CPU
 
 DEVICE: Any = get_device()
@@ -103,7 +103,7 @@ def compiled_product() -> Any:
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     (m, k), n = a.shape, b.shape[1]
     out = Guarded((m, n), a.dtype)
-    prepared = DEVICE.sized.product(FROM_NUMPY[a.dtype], m, n, k, *strides(a), *strides(b))
+    prepared = DEVICE.dynamic_kernels.product(FROM_NUMPY[a.dtype], m, n, k, *strides(a), *strides(b))
     prepared(a.ctypes.data, b.ctypes.data, out.address)
     return out.checked()
 
@@ -163,7 +163,7 @@ def test_batches(m: int, n: int, k: int, rng) -> None:
     for shared in (False, True):
         right = b[:1] if shared else b
         out = Guarded((4, m, n), FLOAT32)
-        prepared = DEVICE.sized.product(FROM_NUMPY[FLOAT32], m, n, k, k, 1, n, 1, 4, m * k, 0 if shared else k * n)
+        prepared = DEVICE.dynamic_kernels.product(FROM_NUMPY[FLOAT32], m, n, k, k, 1, n, 1, 4, m * k, 0 if shared else k * n)
         prepared(a.ctypes.data, right.ctypes.data, out.address)
         batched = wf.jit(lambda x, y: wf.matmul(x, y))(wf.array(a), wf.array(np.broadcast_to(right, b.shape)))
         same(out.checked(), batched.numpy())
@@ -186,7 +186,7 @@ def test_an_order_that_is_given(rng) -> None:
     order = product_order(6, 7, (30, 50))
     assert order != product_order(6, 7, (1500,))
     out = Guarded((6, 7), FLOAT32)
-    prepared = DEVICE.sized.product(FROM_NUMPY[FLOAT32], 6, 7, 1500, 1500, 1, 7, 1, order=order)
+    prepared = DEVICE.dynamic_kernels.product(FROM_NUMPY[FLOAT32], 6, 7, 1500, 1500, 1, 7, 1, order=order)
     prepared(a.ctypes.data, b.ctypes.data, out.address)
     same(out.checked(), want)
 
@@ -210,7 +210,7 @@ def summed(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
         found = x.size // inner, inner, 1
     outer, k, inner = found
     out = Guarded((outer, inner), x.dtype)
-    DEVICE.sized.sum(FROM_NUMPY[x.dtype], outer, inner, k, k * inner, 1, inner, order)(x.ctypes.data, out.address)
+    DEVICE.dynamic_kernels.sum(FROM_NUMPY[x.dtype], outer, inner, k, k * inner, 1, inner, order)(x.ctypes.data, out.address)
     return out.checked().reshape(-1)
 
 
@@ -234,7 +234,7 @@ def test_sums(dtype: np.dtype, rng) -> None:
         kept = [d for d in range(x.ndim) if d not in axes]
         flat = x.transpose(*kept, *axes).reshape([shape[d] for d in kept] + [-1])
         if flat.shape[-1] > 1:
-            same(reduced(flat, "sum", dtype, shape_reduction_order(shape, axes)), want)  # what it means
+            same(reduce_last(flat, "sum", dtype, shape_reduction_order(shape, axes)), want)  # what it means
 
 
 def test_sums_along_strides(rng) -> None:
@@ -246,8 +246,8 @@ def test_sums_along_strides(rng) -> None:
         x = wild(rng, (n, k))
         out, dense = Guarded((n,), FLOAT32), Guarded((n,), FLOAT32)
         wide = laid_out(x, "apart")
-        DEVICE.sized.sum(FROM_NUMPY[FLOAT32], 1, n, k, 0, *strides(wide), order)(wide.ctypes.data, out.address)
-        DEVICE.sized.sum(FROM_NUMPY[FLOAT32], n, 1, k, k, 1, 1, order)(x.ctypes.data, dense.address)
+        DEVICE.dynamic_kernels.sum(FROM_NUMPY[FLOAT32], 1, n, k, 0, *strides(wide), order)(wide.ctypes.data, out.address)
+        DEVICE.dynamic_kernels.sum(FROM_NUMPY[FLOAT32], n, 1, k, k, 1, 1, order)(x.ctypes.data, dense.address)
         same(out.checked(), dense.checked())
 
 
@@ -260,7 +260,9 @@ def test_sums_of_what_is_not_finite() -> None:
         x[n // 3] = np.nan
         assert np.isnan(summed(x, (0,))).all()
     out = Guarded((4,), FLOAT32)
-    DEVICE.sized.sum(FROM_NUMPY[FLOAT32], 1, 4, 0, 0, 1, 4, shape_reduction_order((0, 4), (0,)))(out.address, out.address)
+    DEVICE.dynamic_kernels.sum(
+        FROM_NUMPY[FLOAT32], 1, 4, 0, 0, 1, 4, shape_reduction_order((0, 4), (0,))
+    )(out.address, out.address)
     same(out.checked(), np.zeros(4, np.float32))
 
 
@@ -279,7 +281,7 @@ def test_other_reductions_in_numpy(dtype: np.dtype, rng) -> None:
             if monoid[0] == "a" and len(axes) > 1:
                 continue
             order = shape_reduction_order(shape, axes) if monoid != "prod" else shape_reduction_order((1, flat.shape[-1]), (1,))
-            got = reduced(flat, monoid, wide, order)
+            got = reduce_last(flat, monoid, wide, order)
             want = jitted(monoid, axes[0] if monoid[0] == "a" else axes)(wf.array(x)).numpy()
             same(np.asarray(got).astype(want.dtype), want)
         for axis in range(x.ndim):
@@ -317,8 +319,8 @@ def test_functions(name: str, rng) -> None:
     for dtype in (FLOAT32, FLOAT64, FLOAT16, BFLOAT16, *FLOAT8):
         given = operands(rng, name, 67, dtype)
         want = compiled_each(name)(*map(wf.array, given)).numpy()
-        run = DEVICE.sized.each(TABLE[name], (FROM_NUMPY[dtype],) * len(given))
-        assert run is DEVICE.sized.each(TABLE[name], (FROM_NUMPY[dtype],) * len(given))
+        run = DEVICE.dynamic_kernels.elementwise(TABLE[name], (FROM_NUMPY[dtype],) * len(given))
+        assert run is DEVICE.dynamic_kernels.elementwise(TABLE[name], (FROM_NUMPY[dtype],) * len(given))
         for count in (0, 1, 3, 15, 16, 17, 31, 33, 67):
             off = count % 5
             inside = [Guarded((count,), dtype, off + k) for k in range(len(given))]
@@ -350,7 +352,7 @@ def test_exact_primitives_too(rng) -> None:
     for name, given, params, function in cases:
         want = wf.jit(function)(*map(wf.array, given)).numpy()
         out = Guarded(want.shape, want.dtype, 1)
-        run = DEVICE.sized.each(TABLE[name], tuple(FROM_NUMPY[g.dtype] for g in given), **params)
+        run = DEVICE.dynamic_kernels.elementwise(TABLE[name], tuple(FROM_NUMPY[g.dtype] for g in given), **params)
         run(50, out.address, *(word for g in given for word in (g.ctypes.data, 1)))
         same(out.checked(), want)
 
@@ -360,7 +362,7 @@ def test_several_vectors_at_once(dtype: str, rng) -> None:
     """Counts around whole numbers of vectors; each operand an array, one number, or the memory of the result."""
     kind = FORMATS[dtype]
     name = "multiply" if kind.kind != "bool" else "bitwise_xor"
-    run = DEVICE.sized.each(TABLE[name], (kind, kind))
+    run = DEVICE.dynamic_kernels.elementwise(TABLE[name], (kind, kind))
     for count in {1, *(k + d for k in (16, 32, 64, 128, 256, 512, 640) for d in (-1, 0, 1))}:
         for ones in ((1, 1), (0, 1), (1, 0), (0, 0)):
             x, y = ((rng.normal(size=count if one else 1) * 3).astype(kind.numpy) for one in ones)
@@ -376,20 +378,20 @@ def test_several_vectors_at_once(dtype: str, rng) -> None:
 
 
 def test_what_is_refused() -> None:
-    run = DEVICE.sized.each(TABLE["exp"], (FROM_NUMPY[FLOAT32],))
+    run = DEVICE.dynamic_kernels.elementwise(TABLE["exp"], (FROM_NUMPY[FLOAT32],))
     with pytest.raises(TypeError):
         run(1, "there", 0, 1)
     index = (FORMATS["int64"],)
     with pytest.raises(TypeError, match="reduce_sum is not an elementwise primitive"):
-        DEVICE.sized.each(TABLE["reduce_sum"], index)
+        DEVICE.dynamic_kernels.elementwise(TABLE["reduce_sum"], index)
     with pytest.raises(TypeError, match="in_bounds is not an elementwise primitive"):  # its fault belongs to a run
-        DEVICE.sized.each(TABLE["in_bounds"], index, extent=3, axis=0, from_end=True)
+        DEVICE.dynamic_kernels.elementwise(TABLE["in_bounds"], index, extent=3, axis=0, from_end=True)
 
 
 def test_calls_are_counted_and_large_ones_release_the_lock(rng) -> None:
     before = DEVICE.counters()
     x, out = wild(rng, (100_000,)), Guarded((100_000,), FLOAT32)
-    run = DEVICE.sized.each(TABLE["exp"], (FROM_NUMPY[FLOAT32],))
+    run = DEVICE.dynamic_kernels.elementwise(TABLE["exp"], (FROM_NUMPY[FLOAT32],))
     run(100_000, out.address, x.ctypes.data, 1)
     run(10, out.address, x.ctypes.data, 1)
     after = DEVICE.counters()
@@ -427,7 +429,7 @@ def test_every_machine(isa: str, rng) -> None:
             out = Guarded((outer, inner), dtype)
             text = sum_text(FROM_NUMPY[dtype], target, CPU.orders)
             run(text, "weft_sum", 0, x.ctypes.data, out.address, outer, k * inner, inner, 1, k, inner, order.lanes, order.block)
-            same(out.checked().reshape(-1), reduced(x if axes == (1,) else x.T, "sum", dtype, order))
+            same(out.checked().reshape(-1), reduce_last(x if axes == (1,) else x.T, "sum", dtype, order))
         kernel = each_kernel(TABLE["tanh"], (FROM_NUMPY[dtype],), {})
         x, want, out = wild(rng, (16,), dtype), np.empty(16, dtype), Guarded((11,), dtype)
         Compiled(generate_loops(kernel, target), kernel, target)([x], [want])

@@ -31,7 +31,7 @@ def right(run: Any, rng: np.random.Generator) -> None:
 
 
 def test_words(rng: np.random.Generator) -> None:
-    right(DEVICE.sized.words, rng)
+    right(DEVICE.dynamic_kernels.words, rng)
 
 
 @pytest.mark.parametrize("isa", [*isas()])

@@ -37,7 +37,9 @@ def run_kernel(
     told = [m.memory if isinstance(m, DeviceMemory) else m.pointer for m in (*memories, *outputs)]
     wrong = device.run_kernel(kernel, told, scalars)
     assert wrong is None, f"index {wrong} is out of range"
-    return [shown(np.array(device.download(m, b.lying, b.dtype)), b) for m, b in zip(outputs, kernel.outputs, strict=True)]
+    return [
+        shown(np.array(device.download(m, b.memory_extents, b.dtype)), b) for m, b in zip(outputs, kernel.outputs, strict=True)
+    ]
 
 
 def check_kernel(
@@ -45,13 +47,13 @@ def check_kernel(
 ) -> None:
     """A kernel in memory of its own, and once for each pair that may share memory."""
     beyond = overflowing(kernel, inputs, scalars)
-    pairs = in_place(kernel, device.target.keeps)
+    pairs = in_place(kernel, device.target.kept_orders)
     for shared in ((), *[(pair,) for pair in pairs]):
         try:
             got = run_kernel(device, kernel, inputs, scalars, shared)
             near(kernel, got, expected, beyond, inputs)
         except Exception as error:
-            texts = "\n".join(f"{launch.grid} {launch.text}" for launch in device.printed(kernel).launches)
+            texts = "\n".join(f"{launch.grid} {launch.text}" for launch in device.print_kernel(kernel).launches)
             raise Mismatch(f"on {device.name}", f"{error} (shared: {shared})\n{kernel_key(kernel)}\n{texts}") from error
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.devices.cache import Cache
-from weft.devices.cuda.adapter import Code, interpreted
+from weft.devices.cuda.adapter import Code, interpret_launch
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.device import CardDevice
 from weft.devices.cuda.nvidia import DriverError, OutOfMemory
@@ -101,7 +101,7 @@ class StubDriver:
     def free(self) -> int:
         return self.total - self.used
 
-    def pinned(self, nbytes: int) -> int:
+    def allocate_pinned(self, nbytes: int) -> int:
         address, piece = self._piece(nbytes, UNWRITTEN)
         self.host[address] = piece
         return address
@@ -188,7 +188,7 @@ class StubDriver:
                     self._inside(where[0], 0)
             self.launched.append((launch, grid, aligned))
             self.clock += self.times(launch)
-            interpreted(launch, addresses, numbers)
+            interpret_launch(launch, addresses, numbers)
 
         self._ask("launch", done)
 
@@ -220,11 +220,11 @@ class StubDriver:
                 raise DriverError("a wait for what was never asked for")
             self._do(1)
 
-    def reached(self, mark: Any) -> bool:
+    def has_reached(self, mark: Any) -> bool:
         return mark.get("reached") is mark["number"]
 
     def _until(self, mark: Any) -> None:
-        while not self.reached(mark):
+        while not self.has_reached(mark):
             self._do(1)
 
     def stamp(self) -> Any:
@@ -233,7 +233,7 @@ class StubDriver:
         self.asked.append(("stamp", lambda: found.update(reached=found["number"], clock=self.clock)))
         return found
 
-    def passed(self, first: Any, second: Any) -> float:
+    def take_seconds(self, first: Any, second: Any) -> float:
         return second["clock"] - first["clock"]
 
     def synchronise(self) -> None:
@@ -283,7 +283,7 @@ class StubDriver:
         self._not_recording("record")
         self.graph = []
 
-    def recorded(self) -> Any:
+    def end_recording(self) -> Any:
         found, self.graph = self.graph, None
         return found
 

@@ -25,5 +25,5 @@ def test_wide_indices(name: str, rng: np.random.Generator, monkeypatch: pytest.M
     device = SimulatedDevice()  # which has printed nothing yet
     assert check(values(TABLE[name], rng), device)
     check(derivatives(TABLE[name], rng), device)
-    texts = [launch.text for kernel, _ in device._printed.newest.values() for launch in kernel.launches]
+    texts = [launch.text for kernel, _ in device._printed_kernels.newest.values() for launch in kernel.launches]
     assert sum("tl.int64" in text for text in texts) > len(texts) // 2

@@ -186,7 +186,7 @@ def test_compiled(capability: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatc
     for kind in KINDS:
         arguments = wf.zeros((1000, 64), kind), wf.zeros(5000, "int64"), wf.zeros((5000, 64), kind)
         for launch in launches(wf.scatter_add, *arguments):
-            code = adapter.compiled(launch, capability)
+            code = adapter.compile_launch(launch, capability)
             if "atomic_add" in launch.text:
                 wide = "f64" if kind == "float64" else "f32"
                 assert re.search(rf"\b(red|atom)\.[a-z.]*global[a-z0-9.]*\.add[a-z0-9.]*\.{wide}", code.assembly), code.assembly
@@ -235,4 +235,4 @@ def test_in_order_compiled(capability: int, tmp_path: Any, monkeypatch: pytest.M
         for kind in KINDS:
             arguments = wf.zeros((1000, 64), kind), wf.zeros(5000, "int64"), wf.zeros((5000, 64), kind)
             for launch in launches(wf.scatter_add, *arguments):
-                assert usage(adapter.compiled(launch, capability)).stack == 0
+                assert usage(adapter.compile_launch(launch, capability)).stack == 0

@@ -86,7 +86,7 @@ def test_on_gpu_sim(options: dict[str, Any], dtype: str, rng: np.random.Generato
 def test_a_block_has_what_every_card_has(dtype: str) -> None:
     """At the largest width, where most lies in a block's own memory."""
     for launch in launches(both(), *zeros(1024, 128, dtype)):
-        assert adapter.compiled(launch, 86).shared <= SHARED[86], launch.text
+        assert adapter.compile_launch(launch, 86).shared <= SHARED[86], launch.text
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -94,7 +94,7 @@ def test_a_block_has_what_every_card_has(dtype: str) -> None:
 def test_compiles(capability: int, width: int, dtype: str) -> None:
     """Nothing is spilled, what a block has is its own, and narrow formats go to tensor cores."""
     for launch in launches(both(is_causal=True), *zeros(1024, width, dtype)):
-        code = adapter.compiled(launch, capability)
+        code = adapter.compile_launch(launch, capability)
         used = usage(code)
         assert used.stack == 0 and code.scratch == 0, (launch.text, used)
         assert used.registers * 32 * code.warps <= 65536 and code.shared <= SHARED[capability]
@@ -109,7 +109,7 @@ def test_width_128_goes_to_tensor_cores_of_64_rows(options: dict[str, Any]) -> N
     found = launches(both(**options), *zeros(1024, 128, "bfloat16", heads=32), *mask)
     assert len(found) >= 3
     for launch in found:
-        new, old = (adapter.compiled(launch, capability) for capability in (90, 80))
+        new, old = (adapter.compile_launch(launch, capability) for capability in (90, 80))
         assert "wgmma" in new.assembly and "mma.sync" not in new.assembly, launch.text
         assert usage(new).stack == usage(old).stack == 0, launch.text
         assert old.shared <= SHARED[86]

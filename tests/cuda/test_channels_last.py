@@ -117,7 +117,7 @@ def products(graph: Graph, target: Target, capability: int) -> list[adapter.Code
     """The code of all convolutions, without the launches that add up pieces of k."""
     found = [c.kernel for c in calls(build(graph, target)) if "conv" in c.kernel.name]
     texts = [launch for k in found for launch in generate(k).launches if "tl.dot(" in launch.text]
-    return [adapter.compiled(launch, capability) for launch in texts]
+    return [adapter.compile_launch(launch, capability) for launch in texts]
 
 
 @pytest.mark.parametrize("capability", [80, 90, 100])

@@ -121,7 +121,7 @@ def test_every_text_compiles(part: str | int) -> None:
     assert len(mine) > 50
     for launch, cards in mine:
         for card in cards:
-            code = adapter.compiled(launch, card)
+            code = adapter.compile_launch(launch, card)
             assert code.binary[:4] == b"\x7fELF" and code.entry in code.assembly
             assert code.shared <= SHARED[card] and code.scratch == 0 and code.warps == launch.warps, (card, launch.text)
 
@@ -171,7 +171,7 @@ def test_templates(name: str, capability: int) -> None:
     """Nothing is spilled, a thread's registers are its own, and wide loads and tensor cores are used where they should be."""
     f, shapes, dtype, wanted = TEMPLATES[name]
     found = _traced(f, *[wf.zeros(s, dtype=dtype) for s in shapes])
-    codes = [adapter.compiled(launch, capability) for launch in found]
+    codes = [adapter.compile_launch(launch, capability) for launch in found]
     for code in codes:
         used = usage(code)
         assert used.stack == 0 and used.registers <= 255, (name, used)
@@ -197,7 +197,7 @@ def test_wgmma_of_a_product_is_not_serialised(side: int, dtype: str, tmp_path: P
     for name, f in FOLLOWED.items():
         found = _traced(f, wf.zeros((side, side), dtype=dtype), wf.zeros((side, side), dtype=dtype), wf.zeros(side, dtype=dtype))
         (launch,) = [x for x in found if "tl.dot" in x.text]
-        code = adapter.compiled(launch, 90)
+        code = adapter.compile_launch(launch, 90)
         (tmp_path / "code.ptx").write_text(code.assembly)
         tool = tools / ("ptxas-blackwell" if (tools / "ptxas-blackwell").exists() else "ptxas")
         command = [tool, "-v", "--gpu-name=sm_90a", "code.ptx", "-o", "code.cubin"]
@@ -228,7 +228,7 @@ def test_what_is_interpreted_is_what_is_compiled(monkeypatch: pytest.MonkeyPatch
             wf.eval(jit(f)(*map(wf.array, arrays)))
         way = "compiled"
         for launch in _traced(f, *map(wf.array, arrays)):
-            adapter.compiled(launch, 90)
+            adapter.compile_launch(launch, 90)
     assert taken["interpreted"] == taken["compiled"] and len(taken["compiled"]) >= 4
 
 
@@ -241,4 +241,4 @@ def test_large_buffers_are_indexed_with_64_bits() -> None:
     x = input_leaf((3, 1 << 30), FLOAT32)
     (launch,) = launches(Graph([x], [bind(TABLE["tanh"], x)]))
     assert ".to(tl.int64)" in launch.text
-    assert adapter.compiled(launch, 90).binary
+    assert adapter.compile_launch(launch, 90).binary

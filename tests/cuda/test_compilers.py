@@ -109,11 +109,11 @@ def test_where_no_process_can_be_started_this_one_does_all(make: Make, reason: s
     if reason == "no interpreter":
         monkeypatch.setattr(processes.sys, "executable", "/usr/bin/program")
     elif reason == "no processes":
-        monkeypatch.setattr(compilers, "started", lambda file: (_ for _ in ()).throw(OSError("none")))
+        monkeypatch.setattr(compilers, "start_process", lambda file: (_ for _ in ()).throw(OSError("none")))
     pool = make(most=0 if reason == "one core" else 2)
     found = emitted(pool, *[f"text {k}" for k in range(5)])
     assert len(found) == 5 and {made[1] for made in found.values()} == {str(os.getpid())}
-    assert pool.asked(jobs("text")) is None
+    assert pool.submit(jobs("text")) is None
 
 
 @pytest.mark.parametrize("count", [1, 5])
@@ -177,10 +177,10 @@ def test_ctrl_c_ends_it(make: Make) -> None:
 
 def test_some_are_done_while_nobody_waits(make: Make) -> None:
     pool = make(1)
-    tasks = pool.asked(jobs("slow 0.01", "bad text", "slow 0.02"))
+    tasks = pool.submit(jobs("slow 0.01", "bad text", "slow 0.02"))
     assert tasks is not None
     with pool.state:
-        assert pool.state.wait_for(lambda: all(task.done for task in tasks), 10)
+        assert pool.state.wait_for(lambda: all(task.is_done for task in tasks), 10)
     assert tasks[0].answer[0] == b"slow 0.01" and tasks[1].error == "ValueError: bad text" and tasks[2].answer is not None
 
 
@@ -224,13 +224,13 @@ def launches(*names: str) -> list[Any]:
 def test_other_processes_emit_what_this_one_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "here"))
     found = launches("exp", "negative")
-    own = [adapter.compiled(launch, 90) for launch in found]
+    own = [adapter.compile_launch(launch, 90) for launch in found]
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "there"))
     pool = Pool(most=1)
-    tasks = pool.asked([adapter.job(launch, 90, 16) for launch in found])
+    tasks = pool.submit([adapter.job(launch, 90, 16) for launch in found])
     assert tasks is not None
     with pool.state:
-        assert pool.state.wait_for(lambda: all(task.done for task in tasks), 100)
+        assert pool.state.wait_for(lambda: all(task.is_done for task in tasks), 100)
     pool.end()
     there = [adapter.Code(*task.answer) for task in tasks]
     assert [(c.binary, c.entry, c.shared) for c in there] == [(c.binary, c.entry, c.shared) for c in own]
@@ -240,7 +240,7 @@ def test_an_error_of_triton_has_the_text() -> None:
     (launch,) = launches("exp")
     wrong = adapter.Launch(("x = tl.nothing(b0)",), launch.arguments, launch.grid)
     with pytest.raises(CompileError, match=r"compute capability 9\.0: (?s:.*)def kernel\((?s:.*)tl\.nothing"):
-        adapter.compiled(wrong, 90)
+        adapter.compile_launch(wrong, 90)
 
 
 class Recorded(Pool):
@@ -292,14 +292,14 @@ def test_a_word_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
     told = "weft: compiling 3 kernels ...\n"
     for kind, patience, said in ((Terminal, 0.0, told), (Terminal, 60.0, ""), (io.StringIO, 0.0, "")):
-        monkeypatch.setattr(compilers, "PATIENCE", patience)
+        monkeypatch.setattr(compilers, "NOTICE_AFTER_S", patience)
         monkeypatch.setattr(sys, "stderr", kind())
         word = SlowCompileNotice("compiling 3 kernels")
         for _ in range(3):
             time.sleep(0.001)
-            word.look()
+            word.show_if_due()
         assert sys.stderr.getvalue() == said  # type: ignore[attr-defined]
     monkeypatch.setattr(sys, "stderr", None)
-    SlowCompileNotice("nothing").look()
+    SlowCompileNotice("nothing").show_if_due()
     monkeypatch.undo()
     assert wf.ones(2).tolist() == [1.0, 1.0]

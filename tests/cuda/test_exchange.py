@@ -90,7 +90,7 @@ def test_memory_lives_as_long_as_somebody_reads_it_and_nobody_gets_it_before_tha
         seen = Consumer(driver, x, stream=9)
         del x
         gc.collect()
-        assert device.allocate(400).pointer != pointer and device.memories.held
+        assert device.allocate(400).pointer != pointer and device.memories.bytes_in_use
         np.testing.assert_array_equal(seen.read(), np.arange(100))
         late: list[bytes] = []
         driver.others[9].append(lambda: late.append(ctypes.string_at(pointer, 400)))  # not done when it is given back
@@ -178,7 +178,7 @@ def test_the_cuda_array_interface(card: Card) -> None:
     with wf.device("gpu"):
         x[...] = 7
         wf.eval(x)
-    assert x.node.value.pointer != pointer == told["data"][0] and device.memories.held
+    assert x.node.value.pointer != pointer == told["data"][0] and device.memories.bytes_in_use
     driver.synchronise()
     np.testing.assert_array_equal(np.frombuffer(ctypes.string_at(pointer, 12), np.int16), np.arange(6))
     assert wf.zeros((0, 3), device="gpu").__cuda_array_interface__["data"] == (0, True)

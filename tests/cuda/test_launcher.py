@@ -122,7 +122,7 @@ def test_one_text_at_several_extents(card: Card) -> None:
             out = f(wf.array(x)).numpy()
             program = build(f.trace(wf.array(x)).graph, device.target)
         np.testing.assert_allclose(out, np.tanh(x * 0.5) + x.sum(axis=1, keepdims=True), rtol=1e-4, atol=1e-5)
-        own = [launch.grid for call in calls(program) for launch in device.printed(call.kernel).launches]
+        own = [launch.grid for call in calls(program) for launch in device.print_kernel(call.kernel).launches]
         assert [grid for _, grid, _ in driver.launched[first:]] == own
     assert len({launch.text for launch, _, _ in driver.launched}) < len({grid for _, grid, _ in driver.launched})
 
@@ -157,7 +157,7 @@ def test_kernels_of_random_programs(family: str) -> None:
     programs = ways if family == "ways" else [grown(seed, family) for seed in range(900, 912)]
     with tier(*COMPILED):
         assert sum(check_program(device, program) for program in programs) > len(programs) // 2
-    assert device.memories.held == 0
+    assert device.memories.bytes_in_use == 0
 
 
 def test_arrays_change_devices(card: Card) -> None:

@@ -14,9 +14,9 @@ import pytest
 from tests.cuda.stub import Compiler, StubDriver, made
 from weft.devices.cuda import adapter
 from weft.devices.cuda.arguments import Argument, Launch
-from weft.devices.cuda.card_allocator import LEAST, Staging, size_class
+from weft.devices.cuda.card_allocator import MIN_BYTES, Staging, size_class
 from weft.devices.cuda.generate import generate
-from weft.devices.cuda.launch_parameters import Parameters, compiled_sizes, layout
+from weft.devices.cuda.launch_parameters import Parameters, declared_sizes, layout
 from weft.devices.cuda.nvidia import DriverError
 from weft.devices.cuda.target import GPU
 from weft.dtypes.formats import EVERY, FLOAT32, INT32, INT64
@@ -36,7 +36,7 @@ pytest.importorskip("triton")
 def test_functions_that_nobody_holds_are_unloaded_when_the_card_is_done_with_them() -> None:
     """A program holds its own, however many others are loaded; what falls out of the cache goes behind its last launch."""
     device, driver = made()
-    device.codes._loaded = BoundedCache(3, 1)
+    device.codes._loaded_code = BoundedCache(3, 1)
 
     def program(number: int) -> tuple[Any, Any]:
         """A program with a text of its own, and what it gives for ones."""
@@ -61,15 +61,15 @@ def test_functions_that_nobody_holds_are_unloaded_when_the_card_is_done_with_the
         else:
             assert driver.waits == waits
     check(held([given])[0], first)
-    device.ready()
+    device.enter()
     before = len(driver.loaded)
     del held, run, out
-    device.codes._loaded = BoundedCache(3, 1)
+    device.codes._loaded_code = BoundedCache(3, 1)
     gc.collect()
-    device.ready()
+    device.enter()
     assert len(driver.loaded) == before  # it is not known yet that the card is done
     device.synchronise()
-    device.ready()
+    device.enter()
     assert len(driver.loaded) == 0 < before <= most < 30
 
 
@@ -109,10 +109,10 @@ def test_staging_hands_a_piece_out_when_the_card_is_done_with_it() -> None:
 
 def test_classes_of_sizes() -> None:
     rng = random.Random(0)
-    for n in [0, 1, LEAST - 1, LEAST, LEAST + 1, *[rng.randrange(1 << rng.randrange(1, 40)) for _ in range(500)]]:
+    for n in [0, 1, MIN_BYTES - 1, MIN_BYTES, MIN_BYTES + 1, *[rng.randrange(1 << rng.randrange(1, 40)) for _ in range(500)]]:
         size = size_class(n)
-        assert size >= max(n, LEAST) and size % 256 == 0 and size_class(size) == size
-        assert size <= max(2 * LEAST, n * 9 // 8 + LEAST)
+        assert size >= max(n, MIN_BYTES) and size % 256 == 0 and size_class(size) == size
+        assert size <= max(2 * MIN_BYTES, n * 9 // 8 + MIN_BYTES)
     assert len({size_class(n) for n in range(1 << 20, 1 << 21, 999)}) <= 9
 
 
@@ -122,11 +122,11 @@ def test_memory_is_used_again() -> None:
     pointer = first.pointer
     del first
     again = device.allocate(900)
-    assert again.pointer == pointer and device.memories.misses == 1 and device.memories.kept == 0
+    assert again.pointer == pointer and device.memories.misses == 1 and device.memories.pooled_bytes == 0
     other = device.allocate(1000)
     assert other.pointer != pointer and device.describe()["held_bytes"] == 2 * size_class(1000)
     del again, other
-    assert device.memories.held == 0 and len(driver.memory) == 2
+    assert device.memories.bytes_in_use == 0 and len(driver.memory) == 2
     device.memories.give_back()
     assert not driver.memory and driver.trims == 1 and driver.used == 0
 
@@ -136,9 +136,9 @@ def test_without_memory_what_is_kept_is_given_back_and_then_it_says_who_has_it()
     held = [device.allocate(100_000) for _ in range(4)]
     loose = [device.allocate(200_000) for _ in range(2)]
     del loose
-    assert device.memories.kept == 2 * size_class(200_000)
+    assert device.memories.pooled_bytes == 2 * size_class(200_000)
     large = device.allocate(500_000)  # fits only in place of what was kept
-    assert driver.trims == 1 and device.memories.kept == 0
+    assert driver.trims == 1 and device.memories.pooled_bytes == 0
     with pytest.raises(MemoryError, match=(
         r"a stub of a card has no 0\.00186 GiB left of its 0\.000977 GiB: arrays of this process hold .* in 5 pieces "
         r"\(the largest: 1 of .*, 4 of .*\), other programs hold 0 GiB, and .* are free"
@@ -186,8 +186,8 @@ def test_triton_declares_the_parameters_that_are_packed(name: str, monkeypatch: 
     program = build(Graph([x, s], [bind(TABLE["maximum"], x, s)]), GPU)
     (launch,) = generate(calls(program)[0].kernel).launches
     for aligned in (1, 16):
-        code = adapter.compiled(launch, 90, aligned)
-        assert compiled_sizes(code) == layout(launch).sizes == compiled_sizes(Compiler()(launch, 90, aligned))
+        code = adapter.compile_launch(launch, 90, aligned)
+        assert declared_sizes(code) == layout(launch).sizes == declared_sizes(Compiler()(launch, 90, aligned))
 
 
 def test_the_stub_notices() -> None:
@@ -203,7 +203,7 @@ def test_the_stub_notices() -> None:
     with pytest.raises(adapter.OutOfBounds, match="is accessed"):
         device.synchronise()
     launch = driver.launched[0][0]
-    (loaded,) = {device.codes.loaded(launch, 16)}
+    (loaded,) = {device.codes.load(launch, 16)}
     with pytest.raises(DriverError, match="multiples of 16"):
         parameters = Parameters(loaded.layout)
         parameters.put_addresses([given.pointer + 4, pointer])
@@ -212,5 +212,5 @@ def test_the_stub_notices() -> None:
     for refused in (lambda: driver.allocate(8), driver.synchronise, lambda: driver.mark()):
         with pytest.raises(DriverError, match="while a graph is recorded"):
             refused()
-    driver.recorded()
+    driver.end_recording()
     device.memories.give_back()

@@ -155,7 +155,7 @@ def test_graphs() -> None:
     driver = NvidiaDriver(0, api)
     driver.record()
     driver.copy(16, 16, 0)
-    graph = driver.recorded()
+    graph = driver.end_recording()
     driver.replay(graph)
     driver.drop(graph)
     names = [name for name, _ in api.asked][-6:]
@@ -166,7 +166,7 @@ def test_graphs() -> None:
     api.fails["cuGraphInstantiate"] = 7
     driver.record()
     with pytest.raises(DriverError, match=r"cuGraphInstantiate: what it says \(7\)"):
-        driver.recorded()
+        driver.end_recording()
     assert api.count()["cuGraphDestroy"] == 2
 
 
@@ -178,12 +178,12 @@ def test_other_libraries_on_the_card() -> None:
         order(first if second == 7 else second)
         assert [given for name, given in api.asked[-4:]] == [(0,), ("event", first), (second, "event", 0), ("event",)]
     mark = driver.mark()
-    assert driver.reached(mark)
+    assert driver.has_reached(mark)
     api.fails.update(cuEventQuery=2, cuPointerGetAttribute=1)
-    assert not driver.reached(mark) and driver.gpu_of_address(4096) is None
+    assert not driver.has_reached(mark) and driver.gpu_of_address(4096) is None
     api.fails["cuEventQuery"] = 5
     with pytest.raises(DriverError, match="cuEventQuery: 5"):
-        driver.reached(mark)
+        driver.has_reached(mark)
     driver.settle()
     api.fails["cuStreamWaitEvent"] = 9
     with pytest.raises(DriverError, match="cuStreamWaitEvent"):
@@ -196,7 +196,7 @@ def test_time_on_the_card() -> None:
     driver = NvidiaDriver(0, api)
     first, second = driver.stamp(), driver.stamp()
     assert api.last("cuEventCreate") == (1,) and api.count()["cuEventRecord"] == 2  # the default keeps the time
-    assert driver.passed(first, second) == 0.0025 and api.count()["cuEventDestroy"] == 2
+    assert driver.take_seconds(first, second) == 0.0025 and api.count()["cuEventDestroy"] == 2
     driver.mark()
     assert api.last("cuEventCreate") == (0,)
 

@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_placed_on_the_cpu(card: Card, capsys: pytest.Captu
     assert out.device == "cpu" and large.device == "cpu"
     np.testing.assert_allclose(out.numpy(), np.full((1500, 1000), 1000 * np.tanh(1)), rtol=1e-5)
     assert wf.explain(f, small).placement.device == "gpu"  # type: ignore[union-attr]
-    assert f(small).device == "gpu" and device.memories.held < 2 << 20
+    assert f(small).device == "gpu" and device.memories.bytes_in_use < 2 << 20
 
 
 def test_it_is_asked_again_when_there_may_be_memory(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:

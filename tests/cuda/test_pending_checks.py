@@ -189,7 +189,7 @@ def test_what_is_made_of_doubtful_results_is_in_doubt(card: Card) -> None:
         assert float(total) == pytest.approx(2.0 + float(loss))
         del twice
         gc.collect()
-        assert not device.checks._failed and not device.checks._waiting
+        assert not device.checks._failed_results and not device.checks._waiting
 
 
 def random_step(seed: int) -> tuple[list[Any], Any, bool]:

@@ -12,7 +12,7 @@ import pytest
 
 import weft as wf
 from weft.devices import get_device
-from weft.devices.cuda.adapter import OutOfBounds, interpreted
+from weft.devices.cuda.adapter import OutOfBounds, interpret_launch
 from weft.devices.cuda.generate import generate
 from weft.dtypes.formats import FLOAT32, formats_of_kind
 from weft.dtypes.rounding import MODES
@@ -343,11 +343,11 @@ def test_every_access_is_checked() -> None:
     addresses: list[Any] = [(a.ctypes.data, a.nbytes) for a in (given, made)]
     numbers = [a.value for a in launch.arguments]
     rest = [None] * (len(launch.arguments) - 2)
-    interpreted(launch, addresses + rest, numbers)
+    interpret_launch(launch, addresses + rest, numbers)
     for short in (0, 1):
         told = [(a, n - 4 * (k == short)) for k, (a, n) in enumerate(addresses)]
         with pytest.raises(Exception, match="element 39 of a buffer of 39 is accessed") as error:
-            interpreted(launch, told + rest, numbers)
+            interpret_launch(launch, told + rest, numbers)
         assert isinstance(error.value, OutOfBounds)
 
 

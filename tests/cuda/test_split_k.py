@@ -152,8 +152,8 @@ def test_products_around_the_rule(form: str, rng: np.random.Generator) -> None:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split_work, "TURNS", 1)
-    monkeypatch.setattr(split_work, "WORTH", 2)
+    monkeypatch.setattr(split_work, "MIN_ITERATIONS", 1)
+    monkeypatch.setattr(split_work, "MIN_PIECES", 2)
     monkeypatch.setattr(product, "UNIT", 64)
     monkeypatch.setattr(execute, "PROGRAMS", BoundedCache(64e6))
 
@@ -199,7 +199,7 @@ def test_samples_of_products(name: str, short: None, rng: np.random.Generator) -
     device = SimulatedDevice()  # which has printed nothing yet
     assert check(values(TABLE[name], rng), device)
     check(derivatives(TABLE[name], rng), device)
-    counts = [is_divided(list(kernel.launches)) for kernel, _ in device._printed.newest.values()]
+    counts = [is_divided(list(kernel.launches)) for kernel, _ in device._printed_kernels.newest.values()]
     assert any(counts) or name == "dot_general"  # whose samples are small
 
 
@@ -253,14 +253,14 @@ def run(found: list[Launch], kernel: Kernel, given: list[np.ndarray]) -> tuple[n
     memory["kernel", scratch.id] = between
     for launch in found:
         lies = [(memory[a.value].ctypes.data, memory[a.value].nbytes) if a.kind == "buffer" else None for a in launch.arguments]
-        adapter.interpreted(launch, lies, [a.value if a.kind == "number" else None for a in launch.arguments])
+        adapter.interpret_launch(launch, lies, [a.value if a.kind == "number" else None for a in launch.arguments])
     return result, between
 
 
 @pytest.mark.parametrize("what", ["product", "batches", "narrow", "turned", "convolution", "few channels"])
 def test_all_tiles_have_the_same_pieces(what: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """What each piece finds is the same to the last bit, since all sums here are exact; pieces are added one after the other."""
-    monkeypatch.setattr(tile_choices, "LEAST", 0)
+    monkeypatch.setattr(tile_choices, "MIN_MULTIPLICATIONS", 0)
     form = "bfloat16" if what == "narrow" else "float32"
     if what in ("convolution", "few channels"):
         channels = 12 if what == "convolution" else 3
@@ -290,7 +290,7 @@ def test_all_tiles_have_the_same_pieces(what: str, rng: np.random.Generator, mon
     assert set(lies) == {("kernel", 0), ("arg", len(kernel.inputs))}
     made = np.zeros(result.shape, result.dtype)
     where = {("kernel", 0): drawn, ("arg", len(kernel.inputs)): made}
-    adapter.interpreted(
+    adapter.interpret_launch(
         second, [(where[a.value].ctypes.data, where[a.value].nbytes) if a.kind == "buffer" else None for a in second.arguments],
         [a.value if a.kind == "number" else None for a in second.arguments],
     )
@@ -317,7 +317,7 @@ def test_places_do_not_depend_on_the_tile() -> None:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr(tile_choices, "LEAST", 0)
+    monkeypatch.setattr(tile_choices, "MIN_MULTIPLICATIONS", 0)
     monkeypatch.setattr(tuning, "AFTER", 2)
     device, driver = made()
     with standing(device, monkeypatch):
@@ -381,7 +381,7 @@ def test_compiled(name: str, capability: int, tmp_path: Any, monkeypatch: pytest
     pairs = [p for p in found if is_divided(list(p))]
     assert pairs
     for first, second in pairs:
-        codes = [adapter.compiled(launch, capability) for launch in (first, second)]
+        codes = [adapter.compile_launch(launch, capability) for launch in (first, second)]
         for code in codes:
             used = usage(code)
             # a number that is needed before the loop and behind it may wait on the stack
@@ -391,6 +391,8 @@ def test_compiled(name: str, capability: int, tmp_path: Any, monkeypatch: pytest
         assert not re.search(exchanged, loop) and (form == "float64" or not re.search(exchanged, codes[0].assembly))
         added = re.search(r"\badd(\.rn)?\.f", loop)
         if form != "int8":  # addresses are integers, too
-            assert added and len(re.findall(r"\bld\.global", loop[: added.start()])) >= min(split_work.AHEAD, first.grid[1])
+            assert added and len(
+                re.findall(r"\bld\.global", loop[: added.start()])
+            ) >= min(split_work.PIECES_AHEAD, first.grid[1])
         if form not in ("float32", "float64"):
             assert any(word in codes[0].assembly for word in ("mma.sync", "wgmma", "tcgen05.mma"))

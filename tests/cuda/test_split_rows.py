@@ -31,7 +31,7 @@ def short() -> Iterator[None]:
     """Rows are cut that are much shorter than those that it pays for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(split_work, "LONG", (2048, 2048))
-        patch.setattr(split_work, "LEAST", (1024, 512))
+        patch.setattr(split_work, "MIN_COLUMNS", (1024, 512))
         yield
 
 
@@ -201,6 +201,6 @@ def test_compiled(capability: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatc
     ]
     assert len([launch for launch in found if launch.grid[1] > 1]) >= 34
     for launch in {launch.text: launch for launch in found}.values():
-        code = adapter.compiled(launch, capability)
+        code = adapter.compile_launch(launch, capability)
         used = usage(code)
         assert used.registers * 32 * code.warps <= 65536 and code.scratch == 0 and used.stack == 0, launch.text

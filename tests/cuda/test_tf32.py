@@ -106,7 +106,7 @@ def test_code_uses_tensor_cores(
     with wf.matmul_precision(precision):
         graph = jit(f).trace(*[wf.zeros(s) for s in shapes]).graph
     launches = [launch for call in calls(build(graph, GPU)) for launch in generate(call.kernel).launches]
-    codes = [adapter.compiled(launch, capability) for launch in launches]
+    codes = [adapter.compile_launch(launch, capability) for launch in launches]
     used = [usage(code) for code in codes]
     assert all(u.stack == 0 and u.registers <= 255 for u in used)
     words = [line for code in codes for line in code.assembly.splitlines() if "mma" in line and "tf32" in line]

@@ -41,7 +41,7 @@ pytest.importorskip("triton")
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small products are tried, too, and soon."""
-    monkeypatch.setattr(tile_choices, "LEAST", 0)
+    monkeypatch.setattr(tile_choices, "MIN_MULTIPLICATIONS", 0)
     monkeypatch.setattr(tuning, "AFTER", 2)
 
 
@@ -81,7 +81,7 @@ def test_products_have_others_and_sums_none(monkeypatch: pytest.MonkeyPatch) -> 
             assert all(launch.others is None for launch in launches(bind(TABLE[name], x, axes=(1,), keepdims=False), inputs=[x]))
         v = input_leaf((n, 1), FLOAT32)
         assert all(launch.others is None for launch in launches(times(x, v), inputs=[x, v]))  # a product with a vector is a sum
-    monkeypatch.setattr(tile_choices, "LEAST", 1 << 24)
+    monkeypatch.setattr(tile_choices, "MIN_MULTIPLICATIONS", 1 << 24)
     assert product(128, FLOAT32).others is None and product(512, FLOAT32).others is not None
     first = product(512, FLOAT32)
     assert first == product(512, FLOAT32) and first.stopping().alternatives[0].stops
@@ -132,7 +132,7 @@ def test_all_of_them_compute_the_same(what: str) -> None:
         result = np.full(out.shape, np.nan, out.dtype.numpy)
         memory = {("arg", b.id): x for b, x in zip((*call.kernel.inputs, *call.kernel.outputs), (*given, result), strict=True)}
         lies = [(memory[a.value].ctypes.data, memory[a.value].nbytes) if a.kind == "buffer" else None for a in each.arguments]
-        adapter.interpreted(each, lies, [a.value if a.kind == "number" else None for a in each.arguments])
+        adapter.interpret_launch(each, lies, [a.value if a.kind == "number" else None for a in each.arguments])
         found.append(result.astype(np.float64))
     assert len(found) > 1
     for result in found[1:]:  # the interpreter adds up as NumPy does, so bits may differ here
@@ -155,7 +155,7 @@ def test_compiled_code_adds_up_in_the_same_order(capability: int) -> None:
         others = launch.alternatives[:: 2 if capability == 90 else 4]
         kinds = set()
         for each in (launch, *others):
-            text = without_added_zeros(adapter.compiled(each, capability).assembly)
+            text = without_added_zeros(adapter.compile_launch(each, capability).assembly)
             assert not re.search(r"\badd(\.rn|\.ftz)*\.f32|shfl\.sync\.(bfly|down)|\bred\.", text)
             assert form is BFLOAT16 or len(re.findall(r"\bfma\.rn[.\w]*f32", text)) >= 16
             found = set(re.findall(r"\b((?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[.\w:]*)", text))
@@ -228,7 +228,7 @@ def test_another_process_takes_it_at_once(tmp_path: Path) -> None:
 from pathlib import Path
 import sys
 from tests.cuda import test_tiles as t
-t.tile_choices.LEAST, t.tuning.AFTER = 0, 2
+t.tile_choices.MIN_MULTIPLICATIONS, t.tuning.AFTER = 0, 2
 device, driver = t.made(cache=t.Cache(Path({str(tmp_path)!r})))
 device.codes._cache = None  # the stub's code is of its process
 t.choice_of(driver, None if sys.argv[1] == "none" else tuple(map(int, sys.argv[1].split(","))))
@@ -300,12 +300,12 @@ def test_the_program_goes_on_while_others_are_compiled(card: Card) -> None:
 
         tasks: list[Task] = []
 
-        def asked(self, jobs: Any) -> list[Task]:
+        def submit(self, jobs: Any) -> list[Task]:
             self.tasks += [Task(job) for job in jobs]
             return self.tasks
 
-        def over(self, tasks: Any) -> bool:
-            return all(task.done for task in tasks)
+        def is_abandoned(self, tasks: Any) -> bool:
+            return all(task.is_done for task in tasks)
 
     device.codes._pool = later = Later()  # type: ignore[assignment]
     first = trained(device, driver, 12)

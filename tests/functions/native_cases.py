@@ -42,18 +42,18 @@ NUMBERS = [
 def python() -> Iterator[None]:
     """Nothing is native."""
     names = ("element", "store", "number")
-    ways = [*native._SHORT, *native._SHAPED]
+    ways = [*native._ELEMENTWISE_FUNCTIONS, *native._SHAPED_FUNCTIONS]
     for way in ways:
-        way.call = native.never
+        way.call = native.not_available
     for name in names:
-        setattr(native.NATIVE_ELEMENTS, name, native.never)
+        setattr(native.NATIVE_ELEMENTS, name, native.not_available)
     try:
         yield
     finally:  # also of functions that were made meanwhile
-        for way in (*native._SHORT, *native._SHAPED):
-            way.call = native.never if way.work is None else way.work.call
+        for way in (*native._ELEMENTWISE_FUNCTIONS, *native._SHAPED_FUNCTIONS):
+            way.call = native.not_available if way.work is None else way.work.call
         for name in names:
-            setattr(native.NATIVE_ELEMENTS, name, getattr(native._WORK[0], name) if native._WORK else native.never)
+            setattr(native.NATIVE_ELEMENTS, name, getattr(native._WORK[0], name) if native._WORK else native.not_available)
 
 
 def content(rng, shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -91,7 +91,7 @@ def same(f, *xs) -> None:
 
 def work_and_count() -> None:
     """AssertionError where 60,000 turns of small work hold what they do not give back."""
-    implementations.OFTEN = 0
+    implementations.COMPILE_AFTER_CALLS = 0
     x, y, out = (wf.array(content(np.random.default_rng(), (5,), "float32")) for _ in range(3))
     s, place = x[1], wf.int64(2)
 
@@ -105,7 +105,7 @@ def work_and_count() -> None:
             out[place] = s
 
     work(2000)
-    watched = [x.node.shape, x.node.dtype, x.node, x.node.value, s.node, native._NOTHING, Array, Scalar, type(x.node)]
+    watched = [x.node.shape, x.node.dtype, x.node, x.node.value, s.node, native._NO_PARAMS, Array, Scalar, type(x.node)]
     watched += [None, (), True]
     gc.collect()
     before = [sys.getrefcount(w) for w in watched]

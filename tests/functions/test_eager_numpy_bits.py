@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.eager.peek import made, peek
+from weft.eager.peek import fill_leaf, peek
 from weft.runtime.context import CONTEXT
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint64", "bool")
@@ -135,7 +135,7 @@ def test_only_what_is_small_and_known() -> None:
     x, pending = wf.ones(3), wf.ones((1000, 1000)) + 1
     assert peek(x.node) is not None and peek(x.node, pending.node) is None
     found: list[Any] = []
-    wf.jit(lambda y: found.extend([peek(y.node), made((2,), x.node.dtype, lambda: np.ones(2))]) or y)(x)
+    wf.jit(lambda y: found.extend([peek(y.node), fill_leaf((2,), x.node.dtype, lambda: np.ones(2))]) or y)(x)
     wf.grad(lambda y: found.append(peek(y.node)) or y.sum())(x)
     assert found == [None] * 3
-    assert made((1000, 1000), x.node.dtype, lambda: np.ones((1000, 1000), np.float32)) is None
+    assert fill_leaf((1000, 1000), x.node.dtype, lambda: np.ones((1000, 1000), np.float32)) is None

@@ -16,7 +16,7 @@ from weft.functions.elementwise import ufuncs
 @pytest.fixture(autouse=True)
 def often(monkeypatch) -> None:
     """Functions are made when first asked for."""
-    monkeypatch.setattr(implementations, "OFTEN", 0)
+    monkeypatch.setattr(implementations, "COMPILE_AFTER_CALLS", 0)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

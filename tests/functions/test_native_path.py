@@ -21,7 +21,7 @@ from weft.runtime.context import CONTEXT
 @pytest.fixture(autouse=True)
 def often(monkeypatch) -> None:
     """Functions are made when first asked for."""
-    monkeypatch.setattr(implementations, "OFTEN", 0)
+    monkeypatch.setattr(implementations, "COMPILE_AFTER_CALLS", 0)
 
 
 _OPERATORS = {"test_native_path.py", "operators.py", "core.py", "numpy_methods.py", "ufuncs.py"}

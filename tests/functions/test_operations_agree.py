@@ -21,7 +21,7 @@ from tests.functions.cases import RTOL
 from weft.array.methods import NAMES
 from weft.array.operations import OPERATIONS, Operation
 from weft.dtypes.api import ALL, is_float
-from weft.eager.materialise import look
+from weft.eager.materialise import read_array
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, topological_order
 
@@ -38,7 +38,7 @@ REFUSALS = (TypeError, ValueError, OverflowError, IndexError)
 def value_of(x: wf.Array) -> np.ndarray:
     """The content of a pending Array by the graph interpreter."""
     leaves = [n for n in topological_order([x.node]) if n.value is not None]
-    values = [n.value if n.op.name == "scalar" else look(n) for n in leaves]
+    values = [n.value if n.op.name == "scalar" else read_array(n) for n in leaves]
     with np.errstate(all="ignore"):
         return np.asarray(interpret(Graph(leaves, [x.node]), values)[0])
 

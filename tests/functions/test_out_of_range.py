@@ -379,8 +379,8 @@ def test_a_refused_warm_call_lets_go_of_its_table() -> None:
     x, fine, wrong = wf.arange(5.0), wf.array(np.array([1, 2])), wf.array(np.array([1, 9]))
     for _ in range(5):
         f(x, fine).numpy()
-    before = sys.getrefcount(f._warm)
+    before = sys.getrefcount(f._native_table)
     for _ in range(10):
         refused(9, 0, 5, lambda: f(x, wrong).numpy())
-    after = sys.getrefcount(f._warm)  # not in the assertion, which holds what it looks at
-    assert f._warm is not None and after == before
+    after = sys.getrefcount(f._native_table)  # not in the assertion, which holds what it looks at
+    assert f._native_table is not None and after == before

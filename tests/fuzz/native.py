@@ -36,7 +36,7 @@ from weft.kernel.ir import (
     Stage,
     Store,
     Value,
-    along,
+    axis_index,
 )
 from weft.kernel.printer import kernel_key
 
@@ -213,7 +213,7 @@ def _kernel(op: str, dtype: Format, extent: int) -> Kernel:
     count = MACHINE_OPERATIONS[op].arity
     axis = Axis(0, extent)
     buffers = [Buffer(i, dtype, (extent,)) for i in range(count + 1)]
-    loads = tuple(Value("load", (), dtype, Access(b, (along(axis),))) for b in buffers[:count])
+    loads = tuple(Value("load", (), dtype, Access(b, (axis_index(axis),))) for b in buffers[:count])
     store = Store(Access(buffers[count], (Affine(0, ((0, 1),)),)), Value(op, loads, dtype))
     return Kernel(f"own_{op}", (Phase((axis,), (Stage((), (), (store,)),)),), tuple(buffers[:count]), (buffers[count],))
 

@@ -37,7 +37,7 @@ def without_memory() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_WORDS", "_VERDICTS", "_KERNELS"):
             patch.setattr(group_cache, name, Forgetful(0))
-        patch.setattr(GroupCache, "_known", lambda self, nodes: None)
+        patch.setattr(GroupCache, "_find_analysis", lambda self, nodes: None)
         yield
 
 

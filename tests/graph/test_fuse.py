@@ -158,7 +158,7 @@ def test_cross_entropy_and_its_gradient(dtype: Format) -> None:
     loss = op("negative", mean(op("reduce_sum", op("multiply", logp, labels), axes=(1,), keepdims=False), 0, keepdims=False))
     gradient = op("divide", op("subtract", softmax(x, 1), labels), number(6, dtype))
     (kernel,) = kernels(check([x, labels], [loss, gradient], count=1, tolerance=1e-4))
-    assert [r.carried for stage in kernel.phases[0].stages for r in getattr(stage, "reductions", ())].count(True) == 1
+    assert [r.is_carried for stage in kernel.phases[0].stages for r in getattr(stage, "reductions", ())].count(True) == 1
 
 
 def test_a_reshape_of_a_result_is_an_alias() -> None:

@@ -14,7 +14,7 @@ from weft.graph.gradient import backward
 from weft.graph.node import Graph, Node
 from weft.kernel.expressions import Machine
 from weft.kernel.hazards import in_place
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, along
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, axis_index
 from weft.schedule.arena import arena
 from weft.schedule.build import build
 from weft.schedule.program import Call
@@ -260,6 +260,6 @@ def _copy(load: Affine, store: Affine) -> Kernel:
     return Kernel("copy", (Phase((i,), (Stage((), (), (Store(Access(target, (store,)), value),)),)),), (source,), (target,))
 
 
-@pytest.mark.parametrize(("load", "legal"), [(along(0), True), (along(0, -1).plus(Affine(5)), False)])
+@pytest.mark.parametrize(("load", "legal"), [(axis_index(0), True), (axis_index(0, -1).plus(Affine(5)), False)])
 def test_in_place_only_at_the_same_element(load: Affine, legal: bool) -> None:
-    assert in_place(_copy(load, along(0))) == ([(0, 0)] if legal else [])
+    assert in_place(_copy(load, axis_index(0))) == ([(0, 0)] if legal else [])

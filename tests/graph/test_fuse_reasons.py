@@ -199,9 +199,11 @@ def chained() -> tuple[Case, Case]:
 CASES = {
     "OTHER_INDEX": other_index, "RESHAPE": reshape, "TWO_PRODUCTS": two_products, "PRODUCT_OPERAND": product_operand,
     "PRODUCT_REDUCED": product_reduced, "PRODUCT_DOMAIN": product_domain, "CYCLE": cycle, "REDUCE_AXES": reduce_axes,
-    "TOO_LARGE": too_large, "GATHERED": gathered, "ROWS": rows, "WINDOWED": windowed, "RECOMPUTE": recompute, "SINGLE": single,
-    "MOVED": moved, "SPLITTING": splitting, "IN_PLACE": in_place, "HOST": host, "RUNNING": running, "STORED": stored,
-    "CHAINED": chained, "READ_FIRST": read_first, "UNPOOLED": unpooled, "BESIDE": beside,
+    "TOO_LARGE": too_large, "GATHERED_READ": gathered, "ROWS": rows, "COSTLY_WINDOWS": windowed, "RECOMPUTE": recompute,
+    "SINGLE": single,
+    "TOO_MANY_POSITIONS": moved, "SPLITTING": splitting, "IN_PLACE": in_place, "HOST": host,
+    "RUNNING": running, "CHEAP_FROM_STORED": stored,
+    "ATTENTION_ENDS": chained, "READ_FIRST": read_first, "POOLING_GRADIENT": unpooled, "FASTER_ALONE": beside,
 }
 WITHOUT_A_KERNEL = {"HOST": 1}  # kernels beside the step that is none
 
@@ -223,7 +225,7 @@ def test_every_reason_has_a_case() -> None:
     PRODUCT_TALLIED: tests/graph/test_fuse_tallies.py.
     """
     named = {k for k, v in vars(reasons).items() if k.isupper() and isinstance(v, str)}
-    assert named - {"UNRELATED", "LOOP", "PRODUCT_TALLIED"} == set(CASES)
+    assert named - {"NO_COMMON_OPERATION", "LOOP", "PRODUCT_TALLIED"} == set(CASES)
 
 
 def test_a_convolution_and_what_follows_it_is_explained() -> None:

@@ -15,7 +15,7 @@ from weft.dtypes.formats import INT64
 from weft.graph.node import Graph
 from weft.kernel import index as ix
 from weft.kernel.expressions import Machine
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Reduction, Stage, Store, Value, along
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Reduction, Stage, Store, Value, axis_index
 from weft.kernel.target import Order
 from weft.schedule.build import build
 
@@ -25,11 +25,11 @@ R, C = Axis(0, 4), Axis(1, 6)
 
 
 def kernel(value: Value, store: Access | None = None, axes: tuple[Axis, ...] = (R, C)) -> Kernel:
-    store = store or Access(Y, (along(R), along(C)))
+    store = store or Access(Y, (axis_index(R), axis_index(C)))
     return Kernel("test", (Phase(axes, (Stage((), (), (Store(store, value),)),)),), (X,), (Y,))
 
 
-HERE = Access(X, (along(R), along(C)))
+HERE = Access(X, (axis_index(R), axis_index(C)))
 
 
 def test_a_good_kernel_passes() -> None:
@@ -37,17 +37,17 @@ def test_a_good_kernel_passes() -> None:
 
 
 BAD = {
-    "runs from": kernel(M.load(Access(X, (along(R), along(C).plus(Affine(1)))))),
-    "outside of its loop": kernel(M.load(Access(X, (along(R), along(7))))),
+    "runs from": kernel(M.load(Access(X, (axis_index(R), axis_index(C).plus(Affine(1)))))),
+    "outside of its loop": kernel(M.load(Access(X, (axis_index(R), axis_index(7))))),
     "before it is complete": kernel(M.acc(3, F32)),
     "is stored in": kernel(M.cast(M.load(HERE), F64)),
     "add of": kernel(Value("add", (M.load(HERE), M.const(1, F64)), F32)),
     "not a machine operation": kernel(Value("frobnicate", (M.load(HERE),), F32)),
     "with 1 arguments": kernel(Value("add", (M.load(HERE),), F32)),
-    "are stored": kernel(M.load(HERE), Access(Y, (along(R), along(C)), ((along(C), 0, 6),)), (R, Axis(1, 5))),
-    "stored 6 times": kernel(M.load(HERE), Access(Y, (along(R), Affine()))),
-    "not one of the kernel's": kernel(Machine().load(Access(Buffer(0, F32, (4, 7)), (along(R), along(C))))),
-    "indices into": kernel(M.load(Access(X, (along(R),)))),
+    "are stored": kernel(M.load(HERE), Access(Y, (axis_index(R), axis_index(C)), ((axis_index(C), 0, 6),)), (R, Axis(1, 5))),
+    "stored 6 times": kernel(M.load(HERE), Access(Y, (axis_index(R), Affine()))),
+    "not one of the kernel's": kernel(Machine().load(Access(Buffer(0, F32, (4, 7)), (axis_index(R), axis_index(C))))),
+    "indices into": kernel(M.load(Access(X, (axis_index(R),)))),
     "scalar 0": kernel(M.scalar(0, F32)),
 }
 
@@ -59,8 +59,8 @@ def test_what_is_wrong_is_found(why: str) -> None:
 
 
 def test_a_guard_makes_a_far_index_right() -> None:
-    far = along(C).plus(Affine(-2))
-    verify(kernel(M.load(Access(X, (along(R), far), ((far, 0, 6),)))))
+    far = axis_index(C).plus(Affine(-2))
+    verify(kernel(M.load(Access(X, (axis_index(R), far), ((far, 0, 6),)))))
 
 
 @pytest.mark.parametrize("scale", [-2, -1, 1, 2, 3])
@@ -69,11 +69,11 @@ def test_a_guard_on_a_gathered_index_holds_for_its_multiples(scale: int) -> None
     i = M.cast(M.load(HERE), INT64)
     far = Affine(0 if scale > 0 else -scale, (), ((i, scale),))
     reads = Kernel("test", (Phase((R, C), (Stage((), (), (Store(
-        Access(Y, (along(R), along(C))), M.load(Access(X, (far, along(C)), ((Affine(0, (), ((i, 1),)), 0, 2),))),
+        Access(Y, (axis_index(R), axis_index(C))), M.load(Access(X, (far, axis_index(C)), ((Affine(0, (), ((i, 1),)), 0, 2),))),
     ),)),)),), (X,), (Y,))
     verify(reads)
     wide = Kernel("test", (Phase((R, C), (Stage((), (), (Store(
-        Access(Y, (along(R), along(C))), M.load(Access(X, (far, along(C)), ((Affine(0, (), ((i, 1),)), 0, 9),))),
+        Access(Y, (axis_index(R), axis_index(C))), M.load(Access(X, (far, axis_index(C)), ((Affine(0, (), ((i, 1),)), 0, 9),))),
     ),)),)),), (X,), (Y,))
     with pytest.raises(KernelError, match="runs from"):
         verify(wide)
@@ -81,7 +81,7 @@ def test_a_guard_on_a_gathered_index_holds_for_its_multiples(scale: int) -> None
 
 def scatter_into_one(first: tuple[int, ...], second: tuple[Axis, ...]) -> Kernel:
     """y (1, 6): written by a copy, and then by every row of x; ``first`` phases, ``second`` is what the writing phase shares."""
-    y, at = Buffer(1, F32, (1, 6)), (Affine(), along(C))
+    y, at = Buffer(1, F32, (1, 6)), (Affine(), axis_index(C))
     copy = Phase((C,), (Stage((), (), (Store(Access(y, at), M.const(0.0, F32)),)),))
     own = tuple(a for a in (R, C) if a not in second)
     write = Phase(second, (Stage(own, (), (Store(Access(y, at), M.load(HERE)),)),))
@@ -137,7 +137,7 @@ def test_loads_and_stores_are_counted() -> None:
 
 
 def test_an_access_out_of_bounds_is_an_error() -> None:
-    k = kernel(M.load(Access(X, (along(R), along(C).plus(Affine(1))))))
+    k = kernel(M.load(Access(X, (axis_index(R), axis_index(C).plus(Affine(1))))))
     with pytest.raises(IndexError, match="out of bounds"):
         evaluate(k, [np.ones((4, 6), np.float32)])
 
@@ -149,7 +149,7 @@ def test_indices_through_reshapes() -> None:
         assert ix.follows(shape, source)
         axes = [Axis(k, n) for k, n in enumerate(shape)]
         extents = {a.id: a.extent for a in axes}
-        where = ix.reshape(tuple(along(a) if a.extent > 1 else ix.ZERO for a in axes), shape, source, extents)
+        where = ix.reshape(tuple(axis_index(a) if a.extent > 1 else ix.ZERO for a in axes), shape, source, extents)
         numbers = np.arange(24).reshape(source)
         for at in np.ndindex(*shape):
             place = tuple(i.const + sum(at[a] * c for a, c in i.terms) for i in where)
@@ -159,18 +159,18 @@ def test_indices_through_reshapes() -> None:
 def test_a_merge_is_followed_where_loops_allow_it() -> None:
     i, j = Axis(0, 4), Axis(1, 6)
     extents = {0: 4, 1: 6}
-    flat = along(i, 6).plus(along(j))
-    assert ix.reshape((flat,), (24,), (4, 6), extents) == (along(i), along(j))
+    flat = axis_index(i, 6).plus(axis_index(j))
+    assert ix.reshape((flat,), (24,), (4, 6), extents) == (axis_index(i), axis_index(j))
     assert not ix.follows((24,), (4, 6))
-    assert ix.reshape((along(Axis(2, 24)),), (24,), (4, 6), {2: 24}) is None
+    assert ix.reshape((axis_index(Axis(2, 24)),), (24,), (4, 6), {2: 24}) is None
 
 
 def test_split() -> None:
     extents = {0: 5, 1: 3, 2: 7}
-    q, r = ix.split(along(0, 6).plus(along(1, 2)).plus(Affine(1)), 6, extents)  # type: ignore[misc]
-    assert (q, r) == (along(0), along(1, 2).plus(Affine(1)))
-    assert ix.split(along(2), 6, extents) is None
-    assert ix.split(along(0, 6).plus(Affine(-4)), 6, extents) == (along(0).plus(Affine(-1)), Affine(2))
+    q, r = ix.split(axis_index(0, 6).plus(axis_index(1, 2)).plus(Affine(1)), 6, extents)  # type: ignore[misc]
+    assert (q, r) == (axis_index(0), axis_index(1, 2).plus(Affine(1)))
+    assert ix.split(axis_index(2), 6, extents) is None
+    assert ix.split(axis_index(0, 6).plus(Affine(-4)), 6, extents) == (axis_index(0).plus(Affine(-1)), Affine(2))
 
 
 def test_numbers_of_numpy_and_python_are_one_constant() -> None:

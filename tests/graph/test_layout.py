@@ -19,9 +19,9 @@ from weft.dtypes.formats import BFLOAT16, FLOAT16, INT64
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph
 from weft.kernel.hazards import in_place
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Reduction, Stage, Store, Value, along
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Reduction, Stage, Store, Value, axis_index
 from weft.kernel.printer import kernel_key
-from weft.kernel.storage import RELAYOUT, channels_last, lying, relay
+from weft.kernel.storage import RELAYOUT, channels_last, relay, reorder_memory
 from weft.kernel.target import CPU, Order, Target
 from weft.schedule.build import build
 from weft.schedule.program import Call, Loop, Program, calls
@@ -231,7 +231,7 @@ def test_explain_counts_what_is_moved(capsys: pytest.CaptureFixture[str], monkey
 def copy(source: tuple[int, ...], target: tuple[int, ...]) -> Kernel:
     """An element-wise kernel from one order to another."""
     axes = tuple([Axis(d, n) for d, n in enumerate((2, 3, 4, 5))])
-    index = tuple([along(a) for a in axes])
+    index = tuple([axis_index(a) for a in axes])
     x, y = Buffer(0, FLOAT16, (2, 3, 4, 5), order=source), Buffer(1, FLOAT16, (2, 3, 4, 5), order=target)
     value = Value("neg", (Value("load", (), FLOAT16, Access(x, index)),), FLOAT16)
     return Kernel("neg", (Phase(axes, (Stage((), (), (Store(Access(y, index), value),)),)),), (x,), (y,))
@@ -250,10 +250,10 @@ def test_a_row_in_another_order_is_another_row() -> None:
     number = Buffer(1, INT64, shape)
     for first, second in (((), ()), ((0, 2, 1), (0, 2, 1)), ((), (0, 2, 1)), ((2, 0, 1), (0, 2, 1))):
         x, y = Buffer(0, FLOAT16, shape, order=first), Buffer(2, FLOAT16, shape, order=second)
-        at = Value("load", (), INT64, Access(number, (along(rows), along(i), along(j))))
-        read = Access(x, (along(rows), Affine(0, (), ((at, 1),)), Affine(0, (), ((at, 1),))))
+        at = Value("load", (), INT64, Access(number, (axis_index(rows), axis_index(i), axis_index(j))))
+        read = Access(x, (axis_index(rows), Affine(0, (), ((at, 1),)), Affine(0, (), ((at, 1),))))
         largest = Reduction(0, (i, j), "max", Value("load", (), FLOAT16, read), FLOAT16, FLOAT16, Order(32, 4096))
-        store = Store(Access(y, (along(rows), along(k), along(m))), Value("acc", (), FLOAT16, 0))
+        store = Store(Access(y, (axis_index(rows), axis_index(k), axis_index(m))), Value("acc", (), FLOAT16, 0))
         kernel = Kernel("k", (Phase((rows,), (Stage((i, j), (largest,)), Stage((k, m), (), (store,)))),), (x, number), (y,))
         assert ((0, 0) in in_place(kernel)) == (first == second), (first, second)
 
@@ -262,7 +262,7 @@ def test_phases_apart_may_share_memory_in_any_order() -> None:
     """All has been read before the first is written."""
     shape, order = (2, 3, 4, 5), channels_last((2, 3, 4, 5))
     axes, others = (tuple([Axis(first + d, n) for d, n in enumerate(shape)]) for first in (0, 4))
-    here, there = (tuple([along(a) for a in some]) for some in (axes, others))
+    here, there = (tuple([axis_index(a) for a in some]) for some in (axes, others))
     x, y, kept = Buffer(0, FLOAT16, shape), Buffer(1, FLOAT16, shape, order=order), Buffer(0, FLOAT16, shape, "kernel")
     first = Store(Access(kept, here), Value("load", (), FLOAT16, Access(x, here)))
     second = Store(Access(y, there), Value("load", (), FLOAT16, Access(kept, there)))
@@ -282,12 +282,12 @@ def test_a_kernel_on_other_memory_gives_the_same(source: tuple[int, ...], target
     (y,), traffic = evaluate(kernel, [x])
     np.testing.assert_array_equal(y, -x)
     assert [t.touched for t in traffic] == [120, 120]
-    assert lying(copy((), ()), {k: o for k, o in enumerate((source, target)) if o}).inputs == kernel.inputs
+    assert reorder_memory(copy((), ()), {k: o for k, o in enumerate((source, target)) if o}).inputs == kernel.inputs
 
 
 def test_strides_follow_the_order() -> None:
     b = Buffer(0, FLOAT16, (2, 3, 4, 5), order=(0, 2, 3, 1))
-    assert b.strides == (60, 1, 15, 3) and b.lying == (2, 4, 5, 3)
+    assert b.strides == (60, 1, 15, 3) and b.memory_extents == (2, 4, 5, 3)
     assert Buffer(0, FLOAT16, (2, 3, 4)).strides == (12, 4, 1)
     memory = np.zeros((2, 4, 5, 3)).transpose(0, 3, 1, 2)
     assert tuple(s // 8 for s in memory.strides) == b.strides

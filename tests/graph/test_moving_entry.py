@@ -7,7 +7,7 @@ from fusing import kernels
 
 from tests.kernel.evaluate import evaluate
 from weft.dtypes.formats import FLOAT32
-from weft.graph.node import Along, Graph, Node, Primitive, Reader
+from weft.graph.node import AxisMaps, Graph, Node, Primitive, Reader
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.index import Guards, Index
 from weft.kernel.ir import Affine, Value
@@ -19,13 +19,13 @@ def _at(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
     (x,), (*lead, i) = node.inputs, index
     before = i.plus(Affine(-1))
     own = (before, 0, node.shape[-1])
-    inside = reader.m.inside((own,))
+    inside = reader.m.guards_hold((own,))
     assert inside is not None
     last = reader.at(x, (*lead, Affine(node.shape[-1] - 1)), guards)
     return reader.m.select(inside, reader.at(x, (*lead, before), (*guards, own)), last)
 
 
-def _along(node: Node) -> Along:
+def _along(node: Node) -> AxisMaps:
     last = len(node.shape) - 1
     return (tuple([d if d < last else None for d in range(len(node.shape))]),)
 

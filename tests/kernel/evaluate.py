@@ -32,7 +32,7 @@ from weft.kernel.ir import (
     Store,
     Value,
 )
-from weft.kernel.summation import contraction_order, correct_zero_signs, fold_in_order, reduced, running
+from weft.kernel.summation import contraction_order, correct_zero_signs, fold_in_order, reduce_last, running
 
 Array = Any
 
@@ -85,7 +85,7 @@ def lying(a: np.ndarray, b: Buffer) -> np.ndarray:
 
 def shown(memory: np.ndarray, b: Buffer) -> np.ndarray:
     """A buffer's memory, of any shape, as the array that it is."""
-    memory = memory.reshape(b.lying)
+    memory = memory.reshape(b.memory_extents)
     return memory.transpose(np.argsort(b.order)) if b.order else memory
 
 
@@ -105,11 +105,11 @@ class _Run:
                 raise ValueError(f"input {b.id} is {a.dtype}{a.shape}, the kernel takes {b.dtype}{b.shape}")
             self.memory[b.id, b.scope] = lying(a, b)
         for b in (*kernel.outputs, *kernel.scratch):
-            self.memory[b.id, b.scope] = np.full(b.lying, _unwritten(b), b.dtype.numpy)
+            self.memory[b.id, b.scope] = np.full(b.memory_extents, _unwritten(b), b.dtype.numpy)
         for i, o in shared:
             given, made = kernel.inputs[i], kernel.outputs[o]
             memory = self.memory[i, "arg"] = np.array(lying(inputs[i], given), order="C")
-            self.memory[made.id, "arg"] = memory.view(made.dtype.numpy).reshape(made.lying)
+            self.memory[made.id, "arg"] = memory.view(made.dtype.numpy).reshape(made.memory_extents)
             if given.dtype.bytes != made.dtype.bytes:
                 raise ValueError(f"input {i} and output {o} do not fit into one piece of memory")
         self.stepwise = bool(shared)
@@ -135,7 +135,7 @@ class _Run:
         for stage in phase.stages:
             if isinstance(stage, Stage):
                 grid = _Grid(self, (*phase.axes, *stage.axes))
-                done.update({r.id: self._reduce(grid, r, ()) for r in stage.reductions if r.carried})
+                done.update({r.id: self._reduce(grid, r, ()) for r in stage.reductions if r.is_carried})
         self.accs.update(done)
 
     def _iterations(self, phase: Phase, at: dict[int, int]) -> dict[int, Array]:
@@ -151,7 +151,7 @@ class _Run:
                 continue
             grid = _Grid(self, (*kept, *stage.axes), at)
             for r in stage.reductions:
-                if not r.carried:
+                if not r.is_carried:
                     self.accs[r.id] = self._reduce(grid, r, kept)
                     if not r.running:
                         made[r.id] = self.accs[r.id][1]
@@ -227,7 +227,7 @@ class _Run:
             self.accs[c.softmax.weight] = tuple(x.id for x in whole), weight
             self.accs[c.softmax.top], self.accs[c.softmax.total] = (rows, top), (rows, weight.sum(axis=columns))
         for o in c.outer:
-            kept, summed = (c.columns, c.rows) if o.across else (c.rows, c.columns)
+            kept, summed = (c.columns, c.rows) if o.sums_rows else (c.rows, c.columns)
             free = (*outer, *kept, *o.n)
             self.accs[o.id] = tuple(x.id for x in free), total(free, summed, o.value, o.b, inside=inside)
             for s in o.stores:
@@ -238,7 +238,7 @@ class _Run:
 
 def reduce_in_order(flat: np.ndarray, r: Reduction) -> np.ndarray:
     """The last dimension merged in the order that ``r.order`` fixes."""
-    return reduced(flat, r.monoid, r.accum.numpy, r.order)
+    return reduce_last(flat, r.monoid, r.accum.numpy, r.order)
 
 
 def _points(axes: tuple[Axis, ...]) -> Iterator[dict[int, int]]:

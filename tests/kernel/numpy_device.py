@@ -45,7 +45,7 @@ class Worker:
     def launch(self, call: Call, memories: Sequence[np.ndarray], numbers: Sequence[Any]) -> tuple[int, int] | None:
         kernel = call.kernel
         buffers = (*kernel.inputs, *kernel.outputs)
-        seen = [shown(_seen(m, b.lying, b.dtype), b) for m, b in zip(memories, buffers, strict=True)]
+        seen = [shown(_seen(m, b.memory_extents, b.dtype), b) for m, b in zip(memories, buffers, strict=True)]
         count = len(kernel.inputs)
         try:
             done, _ = evaluate(kernel, [a.copy() for a in seen[:count]], numbers)
@@ -101,7 +101,7 @@ class NumpyDevice:
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> Buffer:
         return Buffer(np.ascontiguousarray(array[rows]))
 
-    def first(self, buffer: Buffer, dtype: Format) -> Any:
+    def read_first(self, buffer: Buffer, dtype: Format) -> Any:
         return buffer.memory.view(dtype.numpy)[0]
 
     def download(self, buffer: Buffer, shape: tuple[int, ...], dtype: Format) -> np.ndarray:

@@ -34,7 +34,7 @@ CASES = [(_next, {"elements"}), (_rows, {"elements", "iterations"}), (_all, {"el
 
 def _program(make, keeps) -> Program:
     x = input_leaf((5, 37), F)
-    return build(Graph([x], [make(x)]), Target(keeps=frozenset(keeps)))
+    return build(Graph([x], [make(x)]), Target(kept_orders=frozenset(keeps)))
 
 
 @pytest.mark.parametrize(("make", "needed"), CASES)
@@ -52,4 +52,4 @@ def test_temporaries_share_memory_only_where_the_device_keeps_the_order() -> Non
     product = bind(TABLE["dot_general"], x, w, contract=((1,), (0,)), batch=((), ()))
     out = bind(TABLE["sort"], _rows(product), axis=0)
     orders = (EVERY, EVERY - {"iterations"})
-    assert [build(Graph([x, w], [out]), Target(keeps=keeps)).arena for keeps in orders] == [64 * 64 * 4, 2 * 64 * 64 * 4]
+    assert [build(Graph([x, w], [out]), Target(kept_orders=keeps)).arena for keeps in orders] == [64 * 64 * 4, 2 * 64 * 64 * 4]

@@ -81,10 +81,10 @@ class _Check:
             if len(self.scope) != len(shared) + len(stage.axes):
                 self.fail("an axis is shared and a stage's own")
             for r in stage.reductions:
-                want = shared | {a.id for a in stage.axes} if r.carried else {a.id for a in stage.axes}
+                want = shared | {a.id for a in stage.axes} if r.is_carried else {a.id for a in stage.axes}
                 if {a.id for a in r.axes} != want:
                     self.fail(f"acc{r.id} is over {sorted(a.id for a in r.axes)}, its loops are {sorted(want)}")
-                if r.carried and not shared:
+                if r.is_carried and not shared:
                     self.fail(f"acc{r.id} is carried, but the phase has no shared axes")
                 if r.value.dtype != r.accum:
                     self.fail(f"acc{r.id} accumulates {r.value.dtype} in {r.accum}")
@@ -94,7 +94,7 @@ class _Check:
             for r in stage.reductions:
                 if r.id in self.complete or r.id in carried:
                     self.fail(f"acc{r.id} is defined twice")
-                if r.carried:
+                if r.is_carried:
                     carried[r.id] = r.dtype
                 else:
                     self.complete[r.id] = r.dtype
@@ -160,15 +160,15 @@ class _Check:
         for o in c.outer:
             n = self.axes(o.n)
             read(rows | columns, o.value)
-            read((rows if o.across else columns) | n, o.b)
-            if o.across and c.softmax is not None:
+            read((rows if o.sums_rows else columns) | n, o.b)
+            if o.sums_rows and c.softmax is not None:
                 self.fail("a row's total is not known while columns are summed over")
         held = {number: self.complete.pop(number) for number in middle}  # of no store's
         for o in c.outer:
             made(o.id)
-            self.scope, self.seen = (columns if o.across else rows) | {a.id for a in o.n}, set()
+            self.scope, self.seen = (columns if o.sums_rows else rows) | {a.id for a in o.n}, set()
             for s in o.stores:
-                self.store(s, (*c.batch, *(c.columns if o.across else c.rows), *o.n), ())
+                self.store(s, (*c.batch, *(c.columns if o.sums_rows else c.rows), *o.n), ())
             del self.complete[o.id]
         self.scope, self.seen = rows, set()
         for s in c.stores:

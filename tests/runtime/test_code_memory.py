@@ -16,7 +16,7 @@ from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.emit.text import Generated
 from weft.devices.cpu.native import code_memory, elf
 from weft.devices.cpu.native.code_memory import PAGE, CodeMemory, FreeSpans
-from weft.devices.cpu.native.compile import KEPT_DEAD, Compiler, function
+from weft.devices.cpu.native.compile import MAX_UNUSED_KERNELS, Compiler, function
 from weft.devices.cpu.native.emission import emit_object
 from weft.schedule.kernel_info import KernelInfo
 from weft.schedule.program import Call, Program, Slot
@@ -63,7 +63,7 @@ def test_regions_are_made_as_needed_and_code_is_where_it_was_put(monkeypatch: py
     assert len(memory.regions) > 1
     for place, _, _ in held:
         memory.give(place)
-    assert memory.used() == 0
+    assert memory.used_bytes() == 0
 
 
 def _maps() -> list[str]:
@@ -88,29 +88,29 @@ def _scale(name: str) -> Generated:
 @pytest.mark.parametrize("loader", ["own", "llvm"])
 def test_dropped_kernels_give_their_memory_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loader: str) -> None:
     if loader == "llvm":
-        monkeypatch.setattr(elf, "supported", lambda: False)
+        monkeypatch.setattr(elf, "is_supported", lambda: False)
     be = device(tmp_path, threads=1)
     assert be.native["weft_run"]
     known = be.compiler
-    fixed = known.memory.used()
+    fixed = known.memory.used_bytes()
     loaded = known.kernel("scale", lambda: _scale("scale"))
     entry = next(p for p in tmp_path.iterdir() if b'"symbol": "scale"' in p.read_bytes())
     bytes_of_it = known.cache.read(entry.stem)
     assert bytes_of_it is not None
     monkeypatch.setattr(type(known.cache), "read", lambda self, name: bytes_of_it)  # each further kernel is loaded, none compiled
     counts, sizes = [], []
-    for k in range(6 * KEPT_DEAD):
+    for k in range(6 * MAX_UNUSED_KERNELS):
         loaded = known.kernel(f"kernel {k}", lambda: _scale("scale"))
-        if k >= 2 * KEPT_DEAD and k % 100 == 0:
+        if k >= 2 * MAX_UNUSED_KERNELS and k % 100 == 0:
             counts.append(len(_maps()))
             sizes.append(len(known.kernels))
-    assert max(sizes) <= KEPT_DEAD + 4
-    assert max(counts) - min(counts) <= (4 if loader == "own" else 4 * KEPT_DEAD)
-    assert known.memory.used() - fixed <= (KEPT_DEAD + 4) * 3 * PAGE
-    used = known.memory.used()
+    assert max(sizes) <= MAX_UNUSED_KERNELS + 4
+    assert max(counts) - min(counts) <= (4 if loader == "own" else 4 * MAX_UNUSED_KERNELS)
+    assert known.memory.used_bytes() - fixed <= (MAX_UNUSED_KERNELS + 4) * 3 * PAGE
+    used = known.memory.used_bytes()
     assert known.sweep() > 0 and known.sweep() == 0
-    assert list(known.kernels.values())[0].loaded() is loaded
-    assert known.memory.used() < used or loader == "llvm"
+    assert list(known.kernels.values())[0].kernel_ref() is loaded
+    assert known.memory.used_bytes() < used or loader == "llvm"
     x = np.random.default_rng().normal(size=8).astype(np.float32)
     program = Program(
         (((8,), F32), ((), F32)), (((8,), F32),), (Slot(0, "input", (8,), F32, 0), Slot(1, "output", (8,), F32, 0)),
@@ -178,7 +178,7 @@ def test_damaged_objects_are_refused_and_leave_nothing() -> None:
     code, _ = emit_object(scale_ir("damaged", 4, 2))
     memory, r, refused = CodeMemory(), random.Random(), 0
     placed = elf.load(code, lambda name: 4096, memory)
-    size = memory.used()
+    size = memory.used_bytes()
     memory.give(placed[1])
     for _ in range(4000):
         bad = bytearray(code)
@@ -192,9 +192,9 @@ def test_damaged_objects_are_refused_and_leave_nothing() -> None:
         except elf.UnsupportedObject:
             refused += 1
         else:
-            assert memory.used() < size + (1 << 21)
+            assert memory.used_bytes() < size + (1 << 21)
             memory.give(placed[1])
-        assert memory.used() == 0
+        assert memory.used_bytes() == 0
     assert refused > 400
     assert _modes(memory) == [(0, "r-xp"), (code_memory.CODE, "rw-p")]
 

@@ -67,7 +67,7 @@ define i64 @counted() nounwind {
 @pytest.mark.parametrize("loader", ["own", "llvm"])
 def test_both_loaders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loader: str) -> None:
     if loader == "llvm":
-        monkeypatch.setattr(elf, "supported", lambda: False)
+        monkeypatch.setattr(elf, "is_supported", lambda: False)
     be = device(tmp_path, threads=2)
     found = be.compiler.module(_IR)
     assert set(found) == {"pick", "counted"}
@@ -131,7 +131,7 @@ def test_the_sources_in_the_key_are_all_that_write_code() -> None:
 
 def test_edited_sources_are_not_kept_under_the_new_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     be = device(tmp_path / "c", threads=1)
-    monkeypatch.setattr(code_key, "_STARTED", 0.0)
+    monkeypatch.setattr(code_key, "_START_TIME", 0.0)
     assert be.compiler.module(_IR)["pick"] and not (tmp_path / "c").exists()
 
 
@@ -140,7 +140,7 @@ def test_sources_are_looked_at_once_a_second(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(code_key, "_sources", lambda: looks.append(1) or sources)
     monkeypatch.setattr(code_key.time, "monotonic", lambda: now[0])
     assert all(code_key.sources_unchanged() for _ in range(50)) and len(looks) == 1
-    monkeypatch.setattr(code_key, "_STARTED", 0.0)  # as if they had been edited since
+    monkeypatch.setattr(code_key, "_START_TIME", 0.0)  # as if they had been edited since
     now[0] += 1.0
     assert not code_key.sources_unchanged() and len(looks) == 2
 
@@ -163,11 +163,11 @@ def test_kernels_compiled_in_other_threads(tmp_path: Path, monkeypatch: pytest.M
     texts = {f"k{i}": _IR.replace("0.5", f"{i}.5") for i in range(20)}
     for name, text in texts.items():
         be.compiler.begin_module(name, lambda text=text: text)  # type: ignore[misc]
-    begun = {entry.emission: text for entry, text in zip(be.compiler._begun.values(), texts.values(), strict=True)}
+    begun = {entry.emission: text for entry, text in zip(be.compiler._compilations.values(), texts.values(), strict=True)}
     for name in list(texts)[::-1]:
         assert be.compiler.named_module(name, lambda: 1 / 0)["pick"]  # type: ignore[arg-type, return-value]
     assert all(e.code == emit_object(text)[0] for e, text in begun.items())
-    assert be.compiler.counts.compiles == 20 and not be.compiler._begun
+    assert be.compiler.counts.compiles == 20 and not be.compiler._compilations
     be.compiler.begin_module("k0", lambda: 1 / 0)  # type: ignore[arg-type, return-value]  # it is loaded
     with pytest.raises(RuntimeError, match="parsing"):
         be.compiler.begin_module("no text", lambda: "no text")

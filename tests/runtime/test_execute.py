@@ -28,8 +28,8 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(weft.schedule.build, "build", counted)
     monkeypatch.setattr(execute, "PROGRAMS", BoundedCache(4, fewest=1))
-    for name in ("LEAST", "NODE", "STEP"):
-        monkeypatch.setattr(execute, name, 1.0 if name == "LEAST" else 0.0)
+    for name in ("MIN_PROGRAM", "NODE", "STEP"):
+        monkeypatch.setattr(execute, name, 1.0 if name == "MIN_PROGRAM" else 0.0)
     return found
 
 
@@ -68,22 +68,22 @@ def test_the_last_used_are_found_again_whatever_their_age(built: list[int]) -> N
 def test_ever_new_shapes_take_no_more_mappings_and_no_more_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """``tests/soak/shapes.py`` does it with 30,000."""
     known = get_device().compiler
-    monkeypatch.setattr(execute, "PROGRAMS", BoundedCache(16 * execute.LEAST))
-    monkeypatch.setattr(compile, "KEPT_DEAD", 20)
+    monkeypatch.setattr(execute, "PROGRAMS", BoundedCache(16 * execute.MIN_PROGRAM))
+    monkeypatch.setattr(compile, "MAX_UNUSED_KERNELS", 20)
     known.sweep()
-    kernels, used = len(known.kernels), known.memory.used()
+    kernels, used = len(known.kernels), known.memory.used_bytes()
     mappings, most = [], 0
     for n in range(1001, 1121):
         look(n)
         mappings.append(len(Path("/proc/self/maps").read_text().splitlines()))
-        most = max(most, known.memory.used() - used)
+        most = max(most, known.memory.used_bytes() - used)
     held = len(execute.PROGRAMS) + kernels  # programs elsewhere hold theirs
     assert len(execute.PROGRAMS) <= 33 and len(known.kernels) <= 2 * held + 20
     assert max(mappings[40:]) - min(mappings[40:]) <= 4
     assert most <= (2 * held + 20) * 4 * 4096
     execute.PROGRAMS.newest.clear()
     execute.PROGRAMS.older.clear()
-    assert known.sweep() > 0 and known.memory.used() <= used
+    assert known.sweep() > 0 and known.memory.used_bytes() <= used
     look(1001)
 
 

@@ -58,7 +58,7 @@ def test_nothing_is_reached_behind_two_returns(tmp_path: Path) -> None:
 @routine("i64 primes(i64 below)", exported=True)
 def primes(f: Body, below: Value) -> None:
     found = f.variable("i64")
-    with f.each(below) as n:
+    with f.count_to(below) as n:
         with f.when(n < 2):
             f.again()
         divisor = f.variable("i64", 2)
@@ -78,11 +78,11 @@ def test_loops_are_left_and_go_on(tmp_path: Path) -> None:
 
 @routine("i64 sum_of(ptr pairs, i64 count)", exported=True)
 def sum_of(f: Body, pairs: Value, count: Value) -> None:
-    room = f.room("i64", count)
-    with f.each(count) as k:
+    room = f.allocate_stack("i64", count)
+    with f.count_to(count) as k:
         room[k] = f.call(product, f.array(pairs, "i8").at(k << 4))
     total = f.variable("i64")
-    with f.each(count) as k:
+    with f.count_to(count) as k:
         total.now = total.now + room[k]
     f.record(pairs, PAIR)["large"] = total.now
     f.ret(f.record(pairs, PAIR)["small"].to("i64"))
@@ -103,7 +103,7 @@ def test_fields_arrays_and_calls(tmp_path: Path) -> None:
 @routine("i64 bits(i64 a, i64 b)", exported=True)
 def bits(f: Body, a: Value, b: Value) -> None:
     low = (a & 255) | (b << 8)
-    f.ret((low >> 4) + ((a <= b) & ~(a != b)).pick(1 << 40, 0) + a.least(b).to("i32").to("i64"))
+    f.ret((low >> 4) + ((a <= b) & ~(a != b)).pick(1 << 40, 0) + a.minimum(b).to("i32").to("i64"))
 
 
 @pytest.mark.parametrize("a,b", [(7, 7), (300, 2), (9, 4000)])
@@ -124,7 +124,7 @@ def test_misuse_is_told_where_the_text_is_made() -> None:
         f.call("Py_DecRef", a)
     with pytest.raises(ValueError, match="does not return a value"):
         text_of_all([routine("i64 lost(i64 a)")(lambda f, a: None)])
-    assert Signature.parsed("i64 syscall(i64, ...)") == Signature("i64", "syscall", ("i64",), True)
+    assert Signature.parse("i64 syscall(i64, ...)") == Signature("i64", "syscall", ("i64",), True)
 
 
 def test_bits_are_no_elements() -> None:

@@ -280,7 +280,7 @@ def cache(r: random.Random, times: int, folder: Path) -> Outcome:
         else:
             out.read += 1
         compiler.sweep()
-    assert compiler.memory.used() == 0
+    assert compiler.memory.used_bytes() == 0
     return out
 
 

@@ -44,7 +44,7 @@ def shapes(count: int, kind: str = "lazy", tell: Callable[[str], None] = lambda 
             found.append(memory())
             gc.collect()
             used.append(held())
-            code = get_device().compiler.memory.used()
+            code = get_device().compiler.memory.used_bytes()
             tell(f"{n} shapes, {time.monotonic() - start:.0f} s: {found[-1][0]} mappings, {found[-1][1] / 1024:.0f} MB resident, "
                  f"{code / 1e6:.1f} MB of code, {counters()['loads']} kernels loaded")
     if count >= 12_000:

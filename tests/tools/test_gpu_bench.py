@@ -256,7 +256,7 @@ def test_the_drivers_marks_tell_the_time_where_they_can() -> None:
             asked.append("stamp")
             return len(asked)
 
-        def passed(self, first: int, second: int) -> float:
+        def take_seconds(self, first: int, second: int) -> float:
             assert asked[-1] == "wait" and (asked[first - 1], asked[second - 1]) == ("stamp", "stamp")
             return 0.25 * asked[first:second].count("call")
 

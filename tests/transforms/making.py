@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, own
+from weft.array import Array, wrap_array
 from weft.array.convert import as_node
 
 
 def array(x: Any, dtype: Any = None) -> Array:
-    return own(as_node(np.asarray(x, dtype) if dtype is not None else x))
+    return wrap_array(as_node(np.asarray(x, dtype) if dtype is not None else x))
 
 
 def normal(*shape: int, dtype: Any = np.float32) -> np.ndarray:

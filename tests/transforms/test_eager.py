@@ -161,7 +161,7 @@ def test_a_fused_kernel_is_tried_where_memory_is_short(monkeypatch: pytest.Monke
         raise MemoryError("too much")
 
     want = (x.numpy() * 3 + 1).sum(axis=0, dtype=np.float64)
-    monkeypatch.setattr(tiers, "computed", short)
+    monkeypatch.setattr(tiers, "compute_nodes", short)
     monkeypatch.setattr(CONTEXT, "compile_threshold", 1e9)
     np.testing.assert_allclose((x * 3 + 1).sum(axis=0).numpy(), want, rtol=1e-4)
 

@@ -51,10 +51,10 @@ def test_counts_agree_with_the_counter():
 
 
 def test_host_operations_are_named(capsys):
-    from weft.array import own
+    from weft.array import wrap_array
     from weft.graph.primitives.table import TABLE, bind
 
-    found = explain(lambda x: own(bind(TABLE["argsort"], x.node, axis=0)), array(np.arange(5)))
+    found = explain(lambda x: wrap_array(bind(TABLE["argsort"], x.node, axis=0)), array(np.arange(5)))
     assert found.host == ("argsort",) and "1 in NumPy (argsort)" in capsys.readouterr().out
 
 

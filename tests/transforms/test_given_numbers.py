@@ -94,7 +94,7 @@ def test_floats_that_only_meet_arrays_stay_in_native_calls():
     x = wf.ones(3)
     for k in range(20):
         f(x, k / 3)
-    assert f.traces == 1 and f._recent[0]._tape is None and f._warm is not None
+    assert f.traces == 1 and f._recent[0]._tape is None and f._native_table is not None
 
 
 def test_a_float_that_is_needed_is_named():

@@ -80,10 +80,10 @@ def work(monkeypatch):
 def small(monkeypatch):
     """Graphs are cut when they are still small; what other tests have left pending does not count."""
     monkeypatch.setattr(CONTEXT, "pending", PendingList())
-    monkeypatch.setattr(pending, "MOST_NODES", 120)
+    monkeypatch.setattr(pending, "MAX_NODES", 120)
     monkeypatch.setattr(limit_pending, "ENOUGH", 60)
     monkeypatch.setattr(limit_pending, "EVERY", 16)
-    monkeypatch.setattr(pending, "FIRST", 4)
+    monkeypatch.setattr(pending, "FIRST_CHECK", 4)
 
 
 def grows_alike(once: Work, twice: Work) -> bool:
@@ -184,7 +184,7 @@ def test_a_failure_of_what_was_not_asked_for_fails_no_look(monkeypatch):
 
 
 def test_a_large_result_is_not_computed_for_a_look_at_a_small_one(monkeypatch):
-    monkeypatch.setattr(pending, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(pending, "MAX_BYTES", 10_000)
     x = array(normal(100))
     shared = x + 1
     asked, large = shared.sum(), shared[:, None] * shared

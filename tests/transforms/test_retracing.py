@@ -347,7 +347,7 @@ def test_layers_of_weft_hold_nothing_that_changes_unseen():
         content = StaticKey()
         content.of(layer)
         content.close()
-        assert all(record.told for record in content.records), layer
+        assert all(record.raises_count for record in content.records), layer
 
 
 class _Pair:

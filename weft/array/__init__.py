@@ -9,11 +9,11 @@ An Array holds a node of a graph and no information on how it is computed. What 
 
 from typing import TYPE_CHECKING
 
-from weft.array.core import Array, Scalar, _unpickle, holding, make_placeholder, own, wrap, wrap_like
+from weft.array.core import Array, Scalar, _unpickle, make_placeholder, wrap, wrap_array, wrap_buffer, wrap_like
 
 if TYPE_CHECKING:
     ndarray = Array  # functions are annotated with Array, so type checkers take both for one class
 else:
     from weft.array.core import ndarray
 
-__all__ = ["Array", "Scalar", "_unpickle", "holding", "make_placeholder", "ndarray", "own", "wrap", "wrap_like"]
+__all__ = ["Array", "Scalar", "_unpickle", "make_placeholder", "ndarray", "wrap", "wrap_array", "wrap_buffer", "wrap_like"]

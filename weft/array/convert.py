@@ -17,7 +17,7 @@ from weft.dtypes.parse import parse_any_byte_order, parse_dtype
 from weft.dtypes.rounding import converted
 from weft.eager import implementations
 from weft.eager.apply import bind
-from weft.eager.materialise import look, one
+from weft.eager.materialise import read_array, read_number
 from weft.eager.peek import memory_of
 from weft.eager.policy import is_enabled
 from weft.errors import DTypeError, ShapeError, find_argument, name_argument, short, warn
@@ -26,7 +26,7 @@ from weft.graph.primitives.table import CONSTANT, SCALAR, TABLE, constant, input
 from weft.runtime import execute
 from weft.runtime.cell import Cell
 from weft.runtime.context import CONTEXT
-from weft.runtime.traced_int import TRACED_TYPES, TracedInt, TracedScalar, asked, computed, fits, is_int
+from weft.runtime.traced_int import TRACED_TYPES, TracedInt, TracedScalar, compute_traced, fits, is_int, make_static
 
 
 def join_nodes(x: Any, nodes: Sequence[Node]) -> Node | None:
@@ -160,7 +160,7 @@ def traced_number_node(x: TracedInt, dtype: Format) -> Node:
     if dtype in COMPLEX:
         return cast(traced_number_node(x, dtype.part), dtype)
     if not x.tape.open or not fits(x.value, dtype):
-        return number_node(x.here(), dtype)
+        return number_node(x.fix_value(), dtype)
     return x.tape.node(x, dtype)
 
 
@@ -203,10 +203,10 @@ def as_node(x: Any, like: Format | None = None) -> Node:
         return number_node(x, weak(kind, like) if like is not None else _lone_format(x))
     if kind is TracedInt:
         if like is None and _lone_format(x.value) is UINT64:
-            return as_node(x.here())
+            return as_node(x.fix_value())
         return traced_number_node(x, weak(type(x.value), like) if like is not None else parse_dtype(type(x.value)))
     if kind is TracedScalar:
-        return x.own
+        return x.own_node
     if isinstance(x, np.ndarray | np.generic):
         refuse_subclass(x)
         return numpy_node(np.asarray(x))
@@ -328,7 +328,7 @@ def _read_list(x: Any) -> Any:
     if not kinds.isdisjoint(TRACED_TYPES):
         if (result := _read_run_time_list(x, kinds)) is not None:
             return result
-        x = asked(x)
+        x = make_static(x)
         kinds = nested_types(x)
     has_numpy = any([issubclass(kind, np.generic | np.ndarray) for kind in kinds])
     if has_numpy:
@@ -373,7 +373,7 @@ def _read_run_time_list(x: Any, kinds: set[type]) -> Any:
     types = {type(leaf.value) if type(leaf) is TracedInt else type(leaf) for leaf in items}
     if bool in types:
         return None
-    if not all([computed(_is_narrow, leaf) for leaf in items if is_int(leaf)]):
+    if not all([compute_traced(_is_narrow, leaf) for leaf in items if is_int(leaf)]):
         return None  # NumPy makes an object array of wider integers
     if types != {int}:
         return _RunTimeList(x)
@@ -585,7 +585,7 @@ def convert_assigned(value: Any, dtype: Format) -> Node:
         return constant(bool(value), dtype) if dtype == formats.BOOL else number_node(_to_integer(value, value, dtype), dtype)
     if kind is TracedInt:
         fits_ = dtype in INEXACT or fits(value.value, dtype)
-        return traced_number_node(value, dtype) if fits_ else convert_assigned(value.here(), dtype)
+        return traced_number_node(value, dtype) if fits_ else convert_assigned(value.fix_value(), dtype)
     if isinstance(value, Cell):
         cell: Any = value
         is_weak = getattr(cell, "weak", False)
@@ -621,7 +621,7 @@ def _check_scalar(value: Any, dtype: Format) -> None:
     source, signed = FROM_NUMPY.get(value.dtype), dtype.kind == "signed"
     if source is None or not (source in FLOATS or (signed and source in INTEGERS and not formats.holds(dtype, source))):
         return
-    content = one(value.node, free=True) if isinstance(value, Cell) else value  # type: ignore[attr-defined]
+    content = read_number(value.node, free=True) if isinstance(value, Cell) else value  # type: ignore[attr-defined]
     number = float(content) if source in FLOATS else int(content)
     if signed or not INT64.least <= number <= UINT64.greatest:
         _to_integer(value, number, dtype)
@@ -631,7 +631,7 @@ def _assign_list(value: Any, dtype: Format) -> Node:
     kinds = nested_types(value)
     refuse_subclasses(value, kinds)
     if not any([issubclass(kind, Cell) for kind in kinds]):
-        value = asked(value)
+        value = make_static(value)
         if dtype in INTEGERS and any([issubclass(kind, np.generic) for kind in kinds]):
             for leaf in iterate_items(value):  # NumPy accepts infinities of ml_dtypes, and any for unsigned integers
                 _check_scalar(leaf, dtype)
@@ -661,7 +661,8 @@ def _is_in_range(node: Node, dtype: Format) -> bool:
         return True
     if node.value is None or not node.size or node.dtype in COMPLEX or CONTEXT.trace is not None:
         return False
-    content, to_python = look(node, free=True), float if node.dtype in FLOATS else int  # NumPy scalars would round the bounds
+    # NumPy scalars would round the bounds
+    content, to_python = read_array(node, free=True), float if node.dtype in FLOATS else int
     return to_python(content.min()) >= dtype.least and to_python(content.max()) <= dtype.greatest
 
 

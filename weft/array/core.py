@@ -3,7 +3,8 @@
 An Array is the Cell of its own content, or a view: it refers to another Array (``_base``) and reads and writes it through the
 steps in ``_path``. A Scalar is an Array without dimensions whose content never changes.
 
-``wrap`` returns a Scalar for a node without dimensions, else an ndarray. ``own`` always returns an ndarray, since only an ndarray
+``wrap`` returns a Scalar for a node without dimensions, else an ndarray. ``wrap_array`` always returns an ndarray, since only an
+ndarray
 can be written to. Every computed result without dimensions is a Scalar; NumPy's ``where``, ``roll``, ``pad``, ``isin`` and
 ``tensordot`` return arrays without dimensions.
 """
@@ -105,7 +106,7 @@ class NumberMethods:
 
     def __repr__(self: Any) -> str:
         name = self.dtype.name
-        return f"{name}({self.numpy()!s})" if materialise.known(self.node) else f"{name}(<not known while tracing>)"
+        return f"{name}({self.numpy()!s})" if materialise.can_compute(self.node) else f"{name}(<not known while tracing>)"
 
 
 _new = object.__new__
@@ -128,22 +129,23 @@ def wrap(node: Node, trace: Any = _CURRENT_TRACE, kind: type[Array] | None = Non
     out._trace = trace
     if trace is not None:
         node.holder = ref = _ref(out)
-        trace.made.append(ref)
+        trace.made_arrays.append(ref)
     elif node.value is None and not compute_if_small(node):
         node.holder = ref = _ref(out)
         add_pending(ref, node)
     return out
 
 
-def own(node: Node) -> Array:
+def wrap_array(node: Node) -> Array:
     """Return a new ndarray that holds ``node``, also for a node without dimensions: unlike a Scalar, it can be written to."""
     return wrap(node, CONTEXT.trace, ndarray)
 
 
 def make_placeholder(x: Any, node: Node, strides: tuple[int, ...] | None) -> Array:
-    """Return a placeholder for ``x``. It has the strides of ``x`` (see :func:`lies`), since these decide which results are
+    """Return a placeholder for ``x``. It has the strides of ``x`` (see :func:`element_strides`), since these decide which
+    results are
     views."""
-    out = wrap(node) if isinstance(x, Scalar | float) else own(node)
+    out = wrap(node) if isinstance(x, Scalar | float) else wrap_array(node)
     if getattr(x, "read_only", False):
         out.__class__ = type(x)
     if strides is not None:
@@ -153,7 +155,7 @@ def make_placeholder(x: Any, node: Node, strides: tuple[int, ...] | None) -> Arr
 
 def wrap_like(x: Any, node: Node) -> Array:
     """Return a new array that holds ``node``: a Scalar if ``x`` is a Scalar, else an ndarray."""
-    return wrap(node) if isinstance(x, Scalar) else own(node)
+    return wrap(node) if isinstance(x, Scalar) else wrap_array(node)
 
 
 class Array(NumpyMethods):
@@ -210,7 +212,7 @@ class Array(NumpyMethods):
             if WRITE_LOGS:
                 materialise.log_write(self)
             if node.value is None and NODES_THAT_MAY_RAISE:
-                materialise.proven((node,))
+                materialise.compute_fallible((node,))
             write(self, node)
             if node.value is None and not (CONTEXT.trace is None and compute_if_small(node)):
                 node.holder = ref = _ref(self)
@@ -231,7 +233,7 @@ class Array(NumpyMethods):
         return out
 
     _wrap: Callable[..., Array] = staticmethod(wrap)
-    _own = staticmethod(own)
+    _wrap_array = staticmethod(wrap_array)
 
     @property
     def shape(self) -> Shape:
@@ -291,7 +293,7 @@ class Array(NumpyMethods):
             return self
         content = self.numpy()
         leaf = input_leaf(content.shape, self.node.dtype, target.upload(content))
-        return wrap(leaf) if isinstance(self, Scalar) else own(leaf)
+        return wrap(leaf) if isinstance(self, Scalar) else wrap_array(leaf)
 
     @property
     def real(self) -> Array:
@@ -416,13 +418,13 @@ class Array(NumpyMethods):
     # ---- copies
 
     def __reduce__(self) -> Any:
-        return _unpickle, (np.array(materialise.look(self.node)),)
+        return _unpickle, (np.array(materialise.read_array(self.node)),)
 
     def __copy__(self) -> Array:
-        return own(self.node)
+        return wrap_array(self.node)
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return own(self.node)
+        return wrap_array(self.node)
 
     def as_dtype_node(self, dtype: Format) -> Node:
         """Return the content in ``dtype``, as a node."""
@@ -509,12 +511,12 @@ class Scalar(NumberMethods, Array):
         have = self.node
         node = view_node(have, path)
         if node.shape:
-            return own(node)
+            return wrap_array(node)
         return self if node.dtype is have.dtype and path is not ZERO_IMAG else wrap(node)
 
     def __getitem__(self, index: Any) -> Array:
         result = super().__getitem__(index)
-        return own(result.node) if result is self else result
+        return wrap_array(result.node) if result is self else result
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return a writable copy, as NumPy does for its scalars."""
@@ -524,12 +526,12 @@ class Scalar(NumberMethods, Array):
         return super()._export_memory(flags).copy()
 
     def __reduce__(self) -> Any:
-        return _unpickle_scalar, (np.array(materialise.look(self.node)),)
+        return _unpickle_scalar, (np.array(materialise.read_array(self.node)),)
 
 
 def _choose_wrapper(index: Any) -> Callable[[Node], Array]:
     """Return the function that wraps the result of an index. With "..." in the index it always makes an ndarray."""
-    return own if type(index) is tuple and any([part is Ellipsis for part in index]) else wrap
+    return wrap_array if type(index) is tuple and any([part is Ellipsis for part in index]) else wrap
 
 
 def _join_parts(real: Any, imag: Any) -> Node:
@@ -539,14 +541,14 @@ def _join_parts(real: Any, imag: Any) -> Node:
 
 
 def _unpickle(content: np.ndarray) -> Array:
-    return own(as_node(content))
+    return wrap_array(as_node(content))
 
 
 def _unpickle_scalar(content: np.ndarray) -> Array:
     return wrap(as_node(content))
 
 
-def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array:
+def wrap_buffer(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array:
     """Return an ndarray or a Scalar that holds a computed buffer."""
     out = _new(kind)
     out._node = node = _new(Node)  # __init__ would take more time than all other lines, at every warm call

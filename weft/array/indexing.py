@@ -22,7 +22,7 @@ from weft.dtypes.rounding import array_in
 from weft.eager import apply, policy, tiers
 from weft.eager.apply import bind
 from weft.eager.in_place import write_if_unshared
-from weft.eager.materialise import look, materialise, one
+from weft.eager.materialise import materialise, read_array, read_number
 from weft.eager.native import NATIVE_ELEMENTS
 from weft.eager.policy import can_run_now
 from weft.eager.tiers import content
@@ -30,13 +30,13 @@ from weft.errors import ShapeError, index_error, name_argument, name_called_func
 from weft.graph.node import Node, Shape, topological_order
 from weft.graph.primitives.common import inverse
 from weft.graph.primitives.index import IN_BOUNDS
-from weft.graph.primitives.rules import broadcast, memoised
+from weft.graph.primitives.rules import broadcast, memoise
 from weft.graph.primitives.shape import BROADCAST
 from weft.graph.primitives.table import CONSTANT, SCALAR, TABLE, constant, input_leaf
 from weft.runtime import execute
 from weft.runtime.cell import Cell
 from weft.runtime.context import CONTEXT
-from weft.runtime.traced_int import TRACED_TYPES, TracedInt, TracedScalar, asked, computed, is_int
+from weft.runtime.traced_int import TRACED_TYPES, TracedInt, TracedScalar, compute_traced, is_int, make_static
 
 SCATTER_RATIO = 4  # a value this many times smaller than the array is scattered into the whole array, not into the sliced part
 _SLICE_BOUND_TYPES = frozenset((int, type(None)))
@@ -141,13 +141,13 @@ def _slice_length(a: Any, b: Any, by: Any, n: int) -> int:
 
 def _resolve_slice(item: slice, n: int, dim: int = 0) -> tuple[Any, int, int]:
     """Return start, length and step of a slice of ``n`` elements. The start may be a run-time number, or a TracedStart."""
-    a, b, by = item.start, item.stop, asked(item.step)
+    a, b, by = item.start, item.stop, make_static(item.step)
     if isinstance(a, Cell) or isinstance(b, Cell) or isinstance(by, Cell):
         return _resolve_traced_slice(a, b, by, n, dim)
     if type(a) is TracedInt or type(b) is TracedInt:
-        count: Any = computed(_slice_length, a, b, by, n)
-        count = count.here() if type(count) is TracedInt else count
-        return computed(_slice_start, a, by, n) if count else 0, count, 1 if by is None else by
+        count: Any = compute_traced(_slice_length, a, b, by, n)
+        count = count.fix_value() if type(count) is TracedInt else count
+        return compute_traced(_slice_start, a, by, n) if count else 0, count, 1 if by is None else by
     first, stop, by = slice(a, b, by).indices(n)
     count = len(range(first, stop, by))
     return first if count else 0, count, by
@@ -245,7 +245,7 @@ def _as_int(part: Any) -> Any:
             number = as_node(part)
             return part if number.dtype is BOOL else number  # a mask is computed, since its values determine the shape
         if type(part) is TracedScalar:
-            return computed(operator.index, part) if isinstance(part, np.integer) else part
+            return compute_traced(operator.index, part) if isinstance(part, np.integer) else part
         return int(part) if isinstance(part, np.integer) else part
     if (number := NATIVE_ELEMENTS.number(part)) is None:
         number = _concrete_int(part.node)
@@ -261,7 +261,7 @@ def _concrete_int(node: Node) -> Any:
         return node.params["value"]
     if CONTEXT.trace is not None or (node.value is None and CONTEXT.variables.intersection(topological_order((node,)))):
         return None
-    return one(node, free=True)
+    return read_number(node, free=True)
 
 
 def select_basic(index: Any, shape: Shape) -> Selection | None:
@@ -283,7 +283,7 @@ def _has_run_time_numbers(index: Any) -> bool:
     return any([not TRACED_TYPES.isdisjoint(map(type, (x.start, x.stop) if type(x) is slice else (x,))) for x in items])
 
 
-@memoised
+@memoise
 def _row_path(shape: Shape) -> tuple[Shape, Shape, Shape, ViewStep]:
     """Return what the paths to all rows have in common: starts along the other axes, steps, extents and the last step."""
     return (0,) * (len(shape) - 1), (1,) * len(shape), (1, *shape[1:]), reshape_step(shape[1:])
@@ -309,7 +309,7 @@ def _index_key(index: Any) -> tuple | None:
     return tuple(parts)
 
 
-@memoised
+@memoise
 def _select_key(parts: tuple, shape: Shape) -> Selection:
     return select(tuple([slice(*part) if type(part) is tuple else part for part in parts]), shape)
 
@@ -418,7 +418,7 @@ def _read_item(item: Any) -> Any:
             array = array.astype(np.int64)
         return array
     try:
-        return computed(operator.index, item)
+        return compute_traced(operator.index, item)
     except TypeError:
         if is_foreign(item):
             return _read_item(read_foreign(item))
@@ -431,7 +431,7 @@ def _read_bound(part: Any) -> Any:
     if is_int(part):
         return part
     try:
-        return computed(operator.index, part)
+        return compute_traced(operator.index, part)
     except TypeError:
         if isinstance(part, Cell) and not part.shape and part.dtype.kind in "iu":  # type: ignore[attr-defined]
             return part  # a traced integer
@@ -472,7 +472,7 @@ class _ScalarMask:
     """A mask without dimensions: it adds an axis of extent 1 or 0 before the other dimensions."""
 
     def __init__(self, mask: Any) -> None:
-        is_true = bool(look(mask.node) if isinstance(mask, Cell) else mask)  # type: ignore[attr-defined]
+        is_true = bool(read_array(mask.node) if isinstance(mask, Cell) else mask)  # type: ignore[attr-defined]
         self.index = numpy_node(np.zeros(int(is_true), np.int64))
 
 
@@ -485,14 +485,14 @@ def _mask_positions(mask: Any, shape: Shape, dim: int) -> tuple[np.ndarray, ...]
     result."""
     if mask.shape != shape[dim : dim + mask.ndim]:
         raise IndexError(f"the boolean mask has shape {mask.shape}, the dimensions it masks are {shape[dim : dim + mask.ndim]}")
-    return np.nonzero(look(mask.node) if isinstance(mask, Cell) else mask)  # type: ignore[attr-defined]
+    return np.nonzero(read_array(mask.node) if isinstance(mask, Cell) else mask)  # type: ignore[attr-defined]
 
 
 def _check_position(item: Any, n: int, dim: int, shape: Shape) -> Any:
     """Return the position of an integer among ``n``; a run-time number if the integer is one."""
     if not -n <= (item.value if type(item) is TracedInt else item) < n:
-        raise IndexError(f"index {asked(item)} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
-    return computed(_count_from_front, item, n)
+        raise IndexError(f"index {make_static(item)} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
+    return compute_traced(_count_from_front, item, n)
 
 
 def _check_index(item: Any, n: int, dim: int, shape: Shape) -> Node:
@@ -532,7 +532,7 @@ def check_bounds(
         is_constant = index.op is CONSTANT
         if isinstance(given, Cell) or not (is_constant or index.value is not None):
             return bind(TABLE["in_bounds"], index, extent=size, axis=axis, from_end=from_end)
-        positions = np.asarray(index.params["value"]) if is_constant else look(index)
+        positions = np.asarray(index.params["value"]) if is_constant else read_array(index)
         least = -size if from_end else 0
         bad = positions[positions >= size] if unsigned else positions[(positions < least) | (positions >= size)]
         if bad.size:

@@ -27,7 +27,7 @@ from weft.graph.primitives.table import TABLE
 from weft.runtime.cell import WRITE_LOCK
 from weft.runtime.traced_int import TracedInt
 
-_MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # created from numbers, not from arrays
+_NUMPY_CREATION = frozenset(("linspace", "arange", "full"))  # created from numbers, not from arrays
 _WRITES = frozenset(("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"))  # into their first argument
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -40,19 +40,19 @@ def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...]
         return NotImplemented  # the other library may support weft's arrays
     refuse_subclasses((args, tuple(kwargs.values())), set(types))
     home = {"numpy": weft, "numpy.linalg": weft.linalg, "numpy.fft": weft.fft}.get(func.__module__)
-    function = getattr(home, func.__name__, None) if func.__name__ not in _MADE_BY_NUMPY else None
+    function = getattr(home, func.__name__, None) if func.__name__ not in _NUMPY_CREATION else None
     if func.__name__ in _WRITES and not isinstance((*args, *kwargs.values())[0], Array):
         function = None
     if function is None:
-        return func(*plain(args), **plain(kwargs))
+        return func(*to_numpy_arrays(args), **to_numpy_arrays(kwargs))
     if (arguments := as_ours(func, function, args, kwargs)) is None:
-        return arrays(func(*plain(args), **plain(kwargs)))
+        return arrays(func(*to_numpy_arrays(args), **to_numpy_arrays(kwargs)))
     try:
         return function(*arguments[0], **arguments[1])
     except DTypeError:
         if can_hold(args) and can_hold(kwargs):
             raise
-    return func(*plain(args), **plain(kwargs))
+    return func(*to_numpy_arrays(args), **to_numpy_arrays(kwargs))
 
 
 def as_ours(
@@ -61,7 +61,7 @@ def as_ours(
     """Return the arguments of NumPy's function as weft's function takes them. Return None if it does not take them."""
     if (accepted := _read_parameters(ours)) is None:
         return args, kwargs
-    if len(args) > len(accepted.places) and not accepted.many:
+    if len(args) > len(accepted.places) and not accepted.takes_many:
         return None
     if accepted.names.issuperset(kwargs):
         return args, kwargs
@@ -88,11 +88,11 @@ def as_ours(
 class _Parameters:
     """places : names of positional parameters. names : names of keyword parameters. many : whether there is ``*args``"""
 
-    __slots__ = ("many", "names", "places")
+    __slots__ = ("takes_many", "names", "places")
 
     def __init__(self, signature: inspect.Signature) -> None:
         parameters = signature.parameters.values()
-        self.many = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        self.takes_many = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         self.places = [p.name for p in parameters if p.kind in _POSITIONAL]
         self.names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
 
@@ -111,13 +111,13 @@ def _same(value: Any, default: Any) -> bool:
     return value is default or (isinstance(value, str | int) and type(value) is type(default) and value == default)
 
 
-def plain(x: Any) -> Any:
+def to_numpy_arrays(x: Any) -> Any:
     """Replace weft's arrays by NumPy's, in lists, tuples and dicts too."""
     if isinstance(x, Array):
         return x.numpy()
     if type(x) in (list, tuple):
-        return type(x)([plain(item) for item in x])
-    return {name: plain(item) for name, item in x.items()} if type(x) is dict else x
+        return type(x)([to_numpy_arrays(item) for item in x])
+    return {name: to_numpy_arrays(item) for name, item in x.items()} if type(x) is dict else x
 
 
 def arrays(x: Any) -> Any:
@@ -150,7 +150,7 @@ def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs
     for x in (*inputs, *outs):
         refuse_subclass(x)
     if method == "at":
-        return _add_at(ufunc, *inputs) if isinstance(inputs[0], Array) else ufunc.at(*plain(inputs))
+        return _add_at(ufunc, *inputs) if isinstance(inputs[0], Array) else ufunc.at(*to_numpy_arrays(inputs))
     if all(isinstance(out, Array) for out in outs):
         try:
             if (handled := _call_with_options(ufunc, method, inputs, outs, kwargs)) is not None:

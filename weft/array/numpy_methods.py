@@ -225,7 +225,7 @@ def resolve_shape(shape: Any, size: int, have: Shape) -> Shape:
     return tuple(want)
 
 
-def lies(x: Any, without: int = -1) -> tuple[int, ...] | None:
+def element_strides(x: Any, without: int = -1) -> tuple[int, ...] | None:
     """Return the strides of an array of weft or NumPy, in elements; None if it is contiguous.
 
     without : an axis to leave out
@@ -262,10 +262,10 @@ class Flat:
     ([[0, 1], [2, 9]], True)
     """
 
-    __slots__ = ("_array", "_next")
+    __slots__ = ("_array", "_position")
 
     def __init__(self, array: Any) -> None:
-        self._array, self._next = array, 0
+        self._array, self._position = array, 0
 
     def __len__(self) -> int:
         return self._array.size
@@ -274,10 +274,10 @@ class Flat:
         return iter(self._array.flatten())
 
     def __next__(self) -> Any:
-        if self._next >= self._array.size:
+        if self._position >= self._array.size:
             raise StopIteration
-        self._next += 1
-        return self[self._next - 1]
+        self._position += 1
+        return self[self._position - 1]
 
     def __getitem__(self, index: Any) -> Any:
         return self._array.flatten()[index]
@@ -306,7 +306,7 @@ class Flat:
 
 def _read_numbers(node: Node, free: bool = False) -> np.ndarray:
     """Return the content of a node as NumPy numbers."""
-    content = materialise.look(node, free)
+    content = materialise.read_array(node, free)
     return content if content.dtype.names is None else decode_array(content)
 
 
@@ -320,7 +320,7 @@ class NumpyMethods(Methods, Cell):
         _path: ViewPath
         _placeholder_strides: tuple[int, ...]
         _view: Callable[[ViewPath], Any]
-        _own: Callable[..., Any]
+        _wrap_array: Callable[..., Any]
         is_value: bool
         shape: Shape
         dtype: np.dtype
@@ -415,7 +415,7 @@ class NumpyMethods(Methods, Cell):
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The content on a CUDA device, as version 3 of the interface: read-only, kept alive by this array."""
-        if not DEVICE_OF_BUFFER_TYPE or not materialise.known(self.node):
+        if not DEVICE_OF_BUFFER_TYPE or not materialise.can_compute(self.node):
             raise AttributeError("__cuda_array_interface__: the array is not on a GPU; move it with x.to_device('gpu')")
         from weft.interop.cuda_exchange import interface
 
@@ -470,7 +470,9 @@ class NumpyMethods(Methods, Cell):
         node = self.node
         if node.size != 1:
             raise TypeError(f"only an array of one element can become {kind}, this one has shape {node.shape}")
-        return decode_array(materialise.look(node, free)).reshape(())[()] if node.dtype.custom else materialise.one(node, free)
+        if node.dtype.custom:
+            return _read_numbers(node, free).reshape(())[()]
+        return materialise.read_number(node, free)
 
     def _read_real(self, kind: str) -> Any:
         """Return the only element; raise TypeError if it is complex."""
@@ -508,7 +510,7 @@ class NumpyMethods(Methods, Cell):
 
     def __repr__(self) -> str:
         node = self.node
-        if not materialise.known(node):
+        if not materialise.can_compute(node):
             return f"array(<not known while tracing>, shape={node.shape}, dtype={node.dtype.name})"
         content = _read_numbers(node, free=True)
         if DEFAULT.wide:  # NumPy omits the dtypes that are the defaults then
@@ -518,7 +520,7 @@ class NumpyMethods(Methods, Cell):
         return f"array({text}{shape}, dtype={node.dtype.name})"
 
     def __str__(self) -> str:
-        return str(_read_numbers(self.node, free=True)) if materialise.known(self.node) else repr(self)
+        return str(_read_numbers(self.node, free=True)) if materialise.can_compute(self.node) else repr(self)
 
     def __format__(self, spec: str) -> str:
         return format(self._read_one("text in this format", free=True).item(), spec) if spec else str(self)
@@ -549,14 +551,14 @@ class NumpyMethods(Methods, Cell):
         if not node.size:
             check_addressable("reshape", want, node.dtype)
         if not self._is_contiguous_cell() and reshape_strides(self._strides(), node.shape, want) is None:
-            return self._own(bind(TABLE["reshape"], node, shape=want))
+            return self._wrap_array(bind(TABLE["reshape"], node, shape=want))
         return self._view((reshape_step(want),))
 
     def flatten(self, order: str = "C") -> Self:
         """Return a copy of all elements in one dimension, row by row ("C") or column by column ("F")."""
         turned = self._transpose_to_order(order, "flatten", "CFAK") if order != "C" else None
         node = self.node if turned is None else turned.node
-        return self._own(bind(TABLE["reshape"], node, shape=(node.size,)))
+        return self._wrap_array(bind(TABLE["reshape"], node, shape=(node.size,)))
 
     def transpose(self, *axes: Any) -> Self:
         """Return a view with the axes in another order (reversed by default)."""
@@ -599,7 +601,7 @@ class NumpyMethods(Methods, Cell):
 
     def _is_contiguous(self) -> bool:
         """Return whether the elements are contiguous."""
-        return lies(self) is None
+        return element_strides(self) is None
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         import weft

@@ -17,7 +17,7 @@ from weft.dtypes import formats
 from weft.dtypes.formats import BOOL, FLOAT16, INEXACT, INT8, INT64, INTEGERS, UINT64, Format, elementwise_float_format, promote
 from weft.dtypes.formats import floating as quotient
 from weft.eager.apply import bind
-from weft.eager.materialise import look
+from weft.eager.materialise import read_array
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.rules import broadcast
@@ -241,7 +241,7 @@ SHORT_POWERS = (-1.0, -0.5, 0.5, 3.0)  # exponents compiled as constants: device
 def _power(operation: Operation, x: Any, y: Any) -> Node:
     """Return ``x ** y``. ``x ** 2`` is ``x * x``, as in NumPy: cheaper and more exact. Integers have no negative powers."""
     if type(y) is TracedInt:
-        y = y.told()
+        y = y.make_static()
     a, b = promote_operands(x, y)
     if type(y) is int or (type(y) is float and y in SHORT_POWERS):
         b = constant(y, b.dtype)  # the code of a power and its derivative depends on it
@@ -257,7 +257,7 @@ def _refuse_negative(power: Node) -> None:
     if power.op is CONSTANT:
         least = power.params["value"]
     elif power.value is not None and power.size and power.dtype.kind == "signed":
-        least = look(power).min()
+        least = read_array(power).min()
     else:
         return
     if least < 0:
@@ -289,7 +289,7 @@ def _compare(operation: Operation, x: Any, y: Any) -> Node:
 def _becomes_nan(x: Any, dtype: Format) -> bool:
     """Return whether a number would become NaN in a format without infinities."""
     if type(x) is TracedInt and not fits(x.value, dtype):
-        x = x.here()
+        x = x.fix_value()
     return type(x) in (int, float) and abs(x) > dtype.reach
 
 
@@ -524,7 +524,7 @@ def _compute_in_numpy(operation: Operation, x: Any, y: Any) -> Node:
         raise ShapeError(
             f"{operation.name}: shapes {a.shape}, {b.shape} do not broadcast: from the right, extents must be equal or 1"
         )
-    return numpy_node(np.asarray(getattr(np, operation.name)(look(a), look(b))))
+    return numpy_node(np.asarray(getattr(np, operation.name)(read_array(a), read_array(b))))
 
 
 def _conjugate(name: str, dtype: Format) -> tuple[str | None, Format]:

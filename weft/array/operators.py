@@ -16,8 +16,8 @@ from weft.array.convert import NUMBERS, as_node, is_stripped, number_node, numpy
 from weft.array.operations import OPERATIONS, SHORT_POWERS, Operation, matmul, to_float
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
 from weft.eager import implementations
-from weft.eager.apply import bind, joined
-from weft.eager.native import NATIVE_ELEMENTS, NativeShaped, Short, call_after_views, never
+from weft.eager.apply import bind, compute_pair
+from weft.eager.native import NATIVE_ELEMENTS, NativeElementwise, NativeShaped, call_after_views, not_available
 from weft.errors import PACKAGE, DTypeError
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import CONSTANT, TABLE, constant, input_leaf, scalar_leaf
@@ -30,17 +30,17 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _REFLECTED_COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _OWN_KINDS = (*NUMBERS, Cell, np.ndarray, np.generic, list, tuple, range, type)  # operands whose conversion raises the best error
 _NUMBERS = frozenset((float, int, bool, TracedInt))
-_PLAIN = frozenset((float, int))
+_PLAIN_NUMBERS = frozenset((float, int))
 _LIMITS = {dtype: (dtype.least, dtype.greatest) for dtype in INTEGERS}
 _TRACKED_PATH = PACKAGE  # operators called from files under this path use user_frame, to find the user's line
 _frame = sys._getframe
 _new = object.__new__
-_NOTHING: dict[str, Any] = {}
+_NO_PARAMS: dict[str, Any] = {}
 _NONE: tuple[Node, ...] = ()
-_SMALL: dict[tuple[Any, Format], Node] = {}  # cached constants of small integers
+_SMALL_CONSTANTS: dict[tuple[Any, Format], Node] = {}  # cached constants of small integers
 _CALLS: dict[str, Callable[..., Any]] = {}
-_SHORT: dict[str, Short] = {}  # native functions that treat numbers as the operators do
-_NO_NATIVE = Short(0, lambda op, dtype: None)  # for the others: it never becomes native
+_SHORT: dict[str, NativeElementwise] = {}  # native functions that treat numbers as the operators do
+_NO_NATIVE = NativeElementwise(0, lambda op, dtype: None)  # for the others: it never becomes native
 _CLASSES: list[Any] = []  # the arguments of install
 
 
@@ -60,10 +60,10 @@ def _number(value: Any, dtype: Format) -> Node | None:
 def _constant_number(value: Any, dtype: Format) -> Node | None:
     """Return the node of a number that is a constant of the program, as exponents are: the code of a power depends on them."""
     if type(value) is int:
-        if (node := _SMALL.get((value, dtype))) is None:
+        if (node := _SMALL_CONSTANTS.get((value, dtype))) is None:
             if dtype is BOOL or not -128 <= value < 128 or (value < 0 and dtype.kind == "unsigned"):
                 return None
-            node = _SMALL[value, dtype] = constant(value, dtype)
+            node = _SMALL_CONSTANTS[value, dtype] = constant(value, dtype)
         return node
     return number_node(value, dtype) if type(value) is float and dtype in FLOATS else None
 
@@ -149,7 +149,7 @@ def call(name: str, arity: int) -> Callable[..., Any]:
     return _CALLS[name]
 
 
-def native_operation(name: str) -> Short:
+def native_operation(name: str) -> NativeElementwise:
     """Return the native function to try before the function that :func:`call` returns."""
     return _SHORT.get(name, _NO_NATIVE)
 
@@ -173,7 +173,7 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
             x, y = self.node, other.node
             if x.dtype is y.dtype:
                 out = matmul(x, y)
-                shaped.did(out, x, y)
+                shaped.count_call(out, x, y)
                 return wrap(out)
         return NotImplemented if leaves_to_operand(other) else general(self, other)
 
@@ -192,7 +192,7 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
 
 def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
     bindings, body = operation.bindings, operation.body
-    _SHORT[operation.name] = short = Short(1, lambda op, dtype: _unary_result(operation, op, dtype))
+    _SHORT[operation.name] = short = NativeElementwise(1, lambda op, dtype: _unary_result(operation, op, dtype))
 
     def function(x: Any) -> Any:
         native = short.call
@@ -215,7 +215,7 @@ def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callab
 def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``__pow__`` with a fast path for ``x ** 2``, which is ``x * x``."""
     square = TABLE["square"]
-    short = Short(1, lambda op, dtype: dtype if op is square and dtype is not BOOL else None)
+    short = NativeElementwise(1, lambda op, dtype: dtype if op is square and dtype is not BOOL else None)
 
     def raised(self: Any, other: Any) -> Any:
         if type(other) in (int, float) and other == 2:
@@ -237,7 +237,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
     number = _exponent if name == "pow" else _number
     plain: dict[Format, Format] = {}  # dtype of both operands -> of the result, if no cast is needed
     filled: list[bool] = []
-    short = Short(2, lambda op_, dtype: _castless_dtypes(operation).get(dtype) if op_ is op else None)
+    short = NativeElementwise(2, lambda op_, dtype: _castless_dtypes(operation).get(dtype) if op_ is op else None)
     shared = operation.body is None  # whether function and operator treat numbers alike
     if shared:
         _SHORT[name] = short
@@ -254,8 +254,8 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
 
     def cast_natively(x1: Any, x2: Any) -> Any:
         """Cast two materialised numbers by the rule and combine them natively; None if that is not possible exactly."""
-        a = NATIVE_ELEMENTS.number(x1) if type(x1) is scalar else x1 if type(x1) in _PLAIN else None
-        b = NATIVE_ELEMENTS.number(x2) if type(x2) is scalar else x2 if type(x2) in _PLAIN else None
+        a = NATIVE_ELEMENTS.number(x1) if type(x1) is scalar else x1 if type(x1) in _PLAIN_NUMBERS else None
+        b = NATIVE_ELEMENTS.number(x2) if type(x2) is scalar else x2 if type(x2) in _PLAIN_NUMBERS else None
         if a is None or b is None:
             return None
         if type(x1) is not scalar:
@@ -273,12 +273,12 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         """Create the node without the rule, or its value if the work is small; the result has the shape of ``like``."""
         node = _new(Node)  # set by hand: __init__ would cost as much as the rest
         node.op = op
-        node.params = _NOTHING
+        node.params = _NO_PARAMS
         node.shape = like.shape
         node.dtype = dtype
         node.holder = node.value = None
         if trace is None and (x.value is not None or x.op is CONSTANT) and (y.value is not None or y.op is CONSTANT):
-            node.value = joined(op, x, y, like, dtype)
+            node.value = compute_pair(op, x, y, like, dtype)
         if node.value is None:
             frame = _frame(2)
             code = frame.f_code
@@ -287,7 +287,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         else:
             node.inputs = _NONE
             node.where = None
-            if like.params is not _NOTHING and "reduced" in like.params:
+            if like.params is not _NO_PARAMS and "reduced" in like.params:
                 node.params = like.params
         return wrap(node, trace)
 
@@ -342,7 +342,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         otherwise = deferring(operation.operator, by_rule) if operation.operator else by_rule
 
     def in_place(self: Any, other: Any) -> Any:
-        native = short.call if shared else never
+        native = short.call if shared else not_available
         if (result := native(self, other, self)) is not None:
             return result
         if self._base is not None:  # a view computes its new content, then writes it through
@@ -356,7 +356,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         return NotImplemented if left_to_other else self._in_place(operation.node(self, other), f"{name} in place")
 
     def function(x1: Any, x2: Any) -> Any:
-        native = short.call if shared or (type(x1) is array and type(x2) is array) else never
+        native = short.call if shared or (type(x1) is array and type(x2) is array) else not_available
         if (result := native(x1, x2)) is not None:
             return result
         if (result := call_after_views(native, x1, x2)) is not None:
@@ -392,7 +392,7 @@ def _unary_result(operation: Operation, op: Primitive, dtype: Format) -> Format 
             return None
     except DTypeError:
         return None
-    return op.rule(Node(op, (), _NOTHING, (), dtype))[1]
+    return op.rule(Node(op, (), _NO_PARAMS, (), dtype))[1]
 
 
 def _castless_dtypes(operation: Operation) -> dict[Format, Format]:
@@ -404,7 +404,7 @@ def _castless_dtypes(operation: Operation) -> dict[Format, Format]:
         except DTypeError:
             continue
         if castless and (operation.name != "pow" or dtype in FLOATS):  # integer powers are checked for negative exponents
-            probe = Node(op, (), _NOTHING, (), dtype)
+            probe = Node(op, (), _NO_PARAMS, (), dtype)
             out[dtype] = op.rule(probe, probe)[1]
     return out
 
@@ -417,7 +417,7 @@ def set_node_marking(on: bool) -> None:
 
 
 _NON_NUMBERS = (str, bytes, dict, set, type(None))
-_COMPARED = (Cell, np.number, np.bool_, int, float, complex)
+_COMPARABLE = (Cell, np.number, np.bool_, int, float, complex)
 _MISSING: Any = object()
 
 
@@ -508,7 +508,7 @@ def equality(operation: Any, slow: Callable[[Any, Any], Any], scalar: type) -> C
         except (TypeError, ValueError) as error:
             if type(self) is scalar and (has_reflected(other, "eq") or has_reflected(other, operation.operator)):
                 return NotImplemented
-            if isinstance(other, _COMPARED) or is_stripped(type(other)):
+            if isinstance(other, _COMPARABLE) or is_stripped(type(other)):
                 raise
             if not isinstance(error, DTypeError) and isinstance(other, _OWN_KINDS):
                 raise

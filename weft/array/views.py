@@ -20,11 +20,11 @@ import numpy as np
 from weft.dtypes.formats import COMPLEX, INT64, Format
 from weft.eager import implementations, policy
 from weft.eager.apply import bind
-from weft.eager.materialise import look, materialise
+from weft.eager.materialise import materialise, read_array
 from weft.eager.peek import memory_of
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.common import inverse
-from weft.graph.primitives.shape import repeated
+from weft.graph.primitives.shape import find_repeated
 from weft.graph.primitives.table import TABLE, constant, input_leaf
 from weft.graph.source_lines import user_frame
 from weft.runtime import execute
@@ -97,7 +97,7 @@ def _reinterpret(node: Node, dtype: Format, shape: Shape) -> Node:
         return node
     if dtype.bits == node.dtype.bits and not {dtype.kind, node.dtype.kind} & {"bool", "complex"}:
         return bind(TABLE["bitcast"], node, dtype=dtype)
-    content = np.ascontiguousarray(look(node)).view(dtype.numpy)
+    content = np.ascontiguousarray(read_array(node)).view(dtype.numpy)
     if dtype.kind == "bool":
         content = content.view(np.uint8) != 0
     return input_leaf(shape, dtype, execute.to_buffer(content.reshape(shape)))
@@ -115,7 +115,9 @@ def _is_small_part(node: Node, path: ViewPath) -> bool:
     """Return whether the path shows a small part of a large pending array. It is then computed whole, since loops read part by
     part."""
     name, params = path[-1]
-    if any([step in _DTYPE_STEPS for step, _ in path]) or (node.nbytes > _MAX_BROADCAST_BYTES and repeated(node) is not None):
+    if any([step in _DTYPE_STEPS for step, _ in path]) or (
+        node.nbytes > _MAX_BROADCAST_BYTES and find_repeated(node) is not None
+    ):
         return False
     size = node.size if name == "permute" else prod(params["shape"])
     return 8 * size <= node.size and size * node.dtype.bytes <= CONTEXT.max_eager_bytes < node.nbytes
@@ -156,7 +158,7 @@ def write_along_path(node: Node, path: ViewPath, value: Node) -> Node:
         nodes.append(_apply_step(nodes[-1], step))
     for (name, params), behind in zip(reversed(path), reversed(nodes), strict=True):
         if name == "slice" and _starts_at_run_time(((name, params),)):
-            value = _RunTimeSlice(behind, params).written(value)
+            value = _RunTimeSlice(behind, params).write(value)
         elif name == "slice":
             value = bind(TABLE["slice_set"], behind, value, start=params["start"], step=params["step"])
         elif name == "reshape":
@@ -226,7 +228,7 @@ class _RunTimeSlice:
             out = bind(TABLE["permute"], out, axes=order)
         return out if out.shape == self.shape else bind(TABLE["reshape"], out, shape=self.shape)
 
-    def written(self, value: Node) -> Node:
+    def write(self, value: Node) -> Node:
         """Return the node with ``value`` written in this window."""
         order = self._order()
         left = [axis for axis in range(len(self.shape)) if axis not in self.axes or axis in self.long]

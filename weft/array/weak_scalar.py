@@ -19,7 +19,7 @@ from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, Format
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR
 from weft.runtime.context import CONTEXT
-from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, computed
+from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, compute_traced
 
 _Source = tuple[Callable[..., Any], tuple[Any, ...]]  # Python function and operands
 
@@ -50,7 +50,7 @@ class TraceNumber(Scalar):
                 if missing:
                     pending += missing
                     continue
-                values[id(x)] = computed(function, *[values[id(y)] if isinstance(y, TraceNumber) else y for y in operands])
+                values[id(x)] = compute_traced(function, *[values[id(y)] if isinstance(y, TraceNumber) else y for y in operands])
         traced = values[id(self)]
         return traced if type(traced) in TRACED_TYPES and traced.tape.open else None
 
@@ -112,7 +112,7 @@ def _make(kind: type[TraceNumber], node: Node, source: _Source | None) -> Any:
     out.source = source
     out._trace = trace = CONTEXT.trace
     if trace is not None:
-        trace.made.append(weakref.ref(out))
+        trace.made_arrays.append(weakref.ref(out))
     return out
 
 
@@ -134,7 +134,7 @@ def _install() -> None:
 
         def read_value(self: Number, *args: Any) -> Any:
             traced = self.run_time_number()
-            return original(self, *args) if traced is None else function(traced.told() if static else traced, *args)
+            return original(self, *args) if traced is None else function(traced.make_static() if static else traced, *args)
 
         read_value.__name__ = name
         setattr(Number, name, read_value)

@@ -115,7 +115,7 @@ class Device(Protocol):
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> Any:
         """Copy rows of an array to a new buffer. ``rows`` may have any shape; its indices must be in range."""
 
-    def first(self, buffer: Any, dtype: Format) -> Any:
+    def read_first(self, buffer: Any, dtype: Format) -> Any:
         """Return the first element of a buffer as a NumPy number."""
 
     def download(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
@@ -157,7 +157,7 @@ class WarmCalls(Protocol):
     def warm_table(self, table: WarmCall) -> WarmTable | None:
         """Return the native table of one signature, or None if its calls cannot run natively."""
 
-    def watched(self, rows: Sequence[WatchRow]) -> Callable[[], bool]:
+    def watch_check(self, rows: Sequence[WatchRow]) -> Callable[[], bool]:
         """Return a function that checks that the watched variables and containers still hold the objects of ``rows``."""
 
 
@@ -187,7 +187,7 @@ class Measuring(Protocol):
         """Store a note under ``name``."""
 
 
-class Sized(Protocol):
+class DynamicKernels(Protocol):
     """Functions that take sizes as run-time arguments; their results equal those of compiled kernels bit for bit.
 
     Strides are in elements. Results are contiguous and may alias only operands of the same extent.
@@ -207,7 +207,7 @@ class Sized(Protocol):
     ) -> PreparedCall:
         """Return out[outer, inner] = sum over k of x[outer, inner, k] in float32 or float64; ``x_outer`` to ``x_k``: strides."""
 
-    def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
+    def elementwise(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
         """Return ``f(count, out, x, step, ...)``, which computes an elementwise primitive on operands of these dtypes.
 
         ``step`` follows the address of each operand: 1, or 0 to broadcast one element. Memory beyond the elements is not touched.
@@ -227,7 +227,7 @@ class EagerDevice(Device, Protocol):
     numpy_calls: int
 
     @property
-    def sized(self) -> Sized: ...
+    def dynamic_kernels(self) -> DynamicKernels: ...
 
     def window(self, buffer: Any, start: int, nbytes: int) -> Any:
         """Return a buffer that aliases part of another. It keeps that buffer alive and prevents writes to it."""
@@ -304,10 +304,11 @@ class NativeEager(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CodeProperties:
-    """Properties of a kernel's code. ``vectors``: it is vectorised; ``called``: library functions called per element."""
+    """Properties of a kernel's code. ``vectors``: it is vectorised; ``called_functions``: library functions called per
+    element."""
 
     vectors: bool
-    called: tuple[str, ...]
+    called_functions: tuple[str, ...]
 
 
 @runtime_checkable

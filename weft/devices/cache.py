@@ -74,7 +74,7 @@ class Cache:
         self.folder = folder if folder is not None else default_folder()
         self.limit = limit
         self.writable = True
-        self._checked: bool | None = None
+        self._is_checked: bool | None = None
         self._writes = 0
 
     def read(self, name: str) -> Entry | None:
@@ -102,7 +102,7 @@ class Cache:
             return False
         try:
             _make_private(self.folder)
-            self._checked = None
+            self._is_checked = None
             if not self._is_private():
                 return False
             path = self.folder / (name + SUFFIX)
@@ -142,17 +142,17 @@ class Cache:
 
     def _is_private(self) -> bool:
         """Return whether the folder exists, belongs to this user and is not writable by others. Warn if it is unsafe."""
-        if self._checked is None:
+        if self._is_checked is None:
             try:
                 info = os.stat(self.folder)
             except OSError:
                 return False
-            self._checked = stat.S_ISDIR(info.st_mode) and _is_owned_and_closed(info)
-            if not self._checked:
+            self._is_checked = stat.S_ISDIR(info.st_mode) and _is_owned_and_closed(info)
+            if not self._is_checked:
                 self.writable = False
                 _warn(f"weft does not use {self.folder} for compiled code: it is no folder, or other users may write there. "
                       "Close it (chmod 700) or set WEFT_CACHE to a private folder.")
-        return self._checked
+        return self._is_checked
 
     def _files(self) -> list[tuple[float, int, Path]]:
         """Return (modification time, bytes, path) of each entry."""

@@ -19,7 +19,7 @@ class SmallOperationContext(NamedTuple):
     local, limit : thread-local state, and the name of its attribute with the largest result in bytes
     array, value, node : the classes ndarray, Scalar and Node
     leaf : the primitive of leaf nodes
-    nothing : empty params; reduced: the name of the param that a result inherits from an operand of its shape
+    empty_result : empty params; reduced: the name of the param that a result inherits from an operand of its shape
     node_slots, array_slots : initial values of the other slots of a new node and a new array
     """
 
@@ -29,8 +29,8 @@ class SmallOperationContext(NamedTuple):
     value: type
     node: type
     leaf: Primitive
-    nothing: dict[str, Any]
-    reduced: str
+    empty_result: dict[str, Any]
+    reduction_node: str
     node_slots: dict[str, Any]
     array_slots: dict[str, Any]
 
@@ -72,7 +72,8 @@ class SmallOperation(Protocol):
     call: Callable[..., Any]
 
     def add(self, dtype: Format, function: Callable[..., None], op: Primitive, result: Format) -> None:
-        """Support operands of ``dtype``, with a function from ``Sized.each``. ``op`` is the primitive of the result's node."""
+        """Support operands of ``dtype``, with a function from ``Sized.elementwise``. ``op`` is the primitive of the result's
+        node."""
 
 
 class ShapedOperation(Protocol):
@@ -97,7 +98,7 @@ class SmallWork(Protocol):
     number: Callable[..., Any]
 
     def operation(self, arity: int) -> SmallOperation: ...
-    def shaped(self) -> ShapedOperation: ...
+    def shaped_operation(self) -> ShapedOperation: ...
 
 WatchRow = tuple[str, Any, Any, Any]
 
@@ -105,7 +106,7 @@ WatchRow = tuple[str, Any, Any, Any]
 class WarmCallContext(NamedTuple):
     """The objects of the array layer that every warm call uses.
 
-    local, inside : thread-local state, and the name of its attribute that must be 0 (nothing is traced)
+    local, depth_name : thread-local state, and the name of its attribute that must be 0 (nothing is traced)
     structure, counter : the object whose attribute ``counter`` must be unchanged
     array, value, node : the classes ndarray, Scalar and Node
     scalar, constant : the primitives of nodes that hold Python numbers, and of constants
@@ -115,7 +116,7 @@ class WarmCallContext(NamedTuple):
     """
 
     local: Any
-    inside: str
+    depth_name: str
     structure: Any
     counter: str
     array: type
@@ -145,7 +146,8 @@ class WarmCall(NamedTuple):
     watch : the objects that must be unchanged
     inputs : the Program's inputs: ("array" or "number", number of a place, None), ("cell", cell, the node it must hold), or
         ("fixed", buffer or number, None)
-    written : (input, output, references to the node, references to the buffer) of each array that the Program overwrites if there
+    overwritten_inputs : (input, output, references to the node, references to the buffer) of each array that the Program
+    overwrites if there
         are no other references
     result : the result and, behind it, the items of its containers: ("output", class, (shape, dtype), number of the output, 0),
         ("given", None, None, number of a place, 0), or rows as in ``places``, where "same" is a constant
@@ -159,7 +161,7 @@ class WarmCall(NamedTuple):
     places: Sequence[Place]
     watch: Sequence[WatchRow]
     inputs: Sequence[tuple[str, Any, Any]]
-    written: Sequence[tuple[int, int, int, int]]
+    overwritten_inputs: Sequence[tuple[int, int, int, int]]
     result: Sequence[Place]
 
 

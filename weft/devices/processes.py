@@ -17,7 +17,7 @@ def python() -> str | None:
     return name
 
 
-def started(file: str) -> Any:
+def start_process(file: str) -> Any:
     """Start a process that runs a file and communicates through stdin and stdout. Raises OSError if that is impossible."""
     import subprocess
 

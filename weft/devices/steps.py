@@ -80,7 +80,7 @@ def walk(program: Program, inputs: Sequence[Any], outputs: Sequence[Any], arena:
             worker.copy(memory(step.source), memory(step.target), nbytes(program.slots[step.target]))
         else:
             run_body = partial(walk, step.body, worker=worker, first=first)
-            turns(step, program.slots, memory, worker, run_body)
+            run_loop(step, program.slots, memory, worker, run_body)
             first += sum(len(call.sites) for call in calls(step.body))
 
 
@@ -108,7 +108,7 @@ def run_host_step(step: HostCall, arrays: Sequence[np.ndarray]) -> np.ndarray:
         raise
 
 
-def turns(
+def run_loop(
     loop: Loop, slots: Sequence[Slot], memory: Callable[[int], Any], worker: Mover,
     body: Callable[[list[Any], list[Any], Any], None],
 ) -> None:

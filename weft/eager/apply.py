@@ -114,7 +114,7 @@ def compute_if_small(node: Node) -> bool:
         DEVICE_OF_BUFFER_TYPE and not execute.move_if_small(*{i for n in order for i in n.inputs if i.value is not None})
     ):
         return False
-    (value,) = tiers.computed(order, (node,))
+    (value,) = tiers.compute_nodes(order, (node,))
     has_reduction = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])
     reduced = find_reduction(node) if has_reduction else None
     node.value = value
@@ -157,7 +157,7 @@ def _eager_order(node: Node, limit: int) -> list[Node] | None:
 # ---- the fast path for two operands
 
 
-def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
+def compute_pair(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
     """Compute an operation on two materialised operands of one format, and of one shape unless one is a number. Return its
     buffer, or None if the work is not small. like : the operand that has the shape of the result"""
     size = 1

@@ -31,9 +31,9 @@ from weft.runtime import execute
 if TYPE_CHECKING:
     from weft.kernel.target import Order
 
-OFTEN = 128  # NumPy calls before a device function is compiled, which takes 5 ms and saves 5 us a call
+COMPILE_AFTER_CALLS = 128  # NumPy calls before a device function is compiled, which takes 5 ms and saves 5 us a call
 _NO_PARAMS: dict[str, Any] = {}
-_ASKED: dict[tuple, int] = {}
+_CALL_COUNTS: dict[tuple, int] = {}
 KERNELS: dict[tuple[Primitive, tuple[Format, ...]], Callable[..., None]] = {}
 tell: list[Callable[..., None]] = []  # callbacks for new functions: ((primitive, dtypes), function)
 
@@ -60,17 +60,17 @@ def elementwise_kernel(
     op: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any] = _NO_PARAMS,
 ) -> Callable[..., None] | None:
     """Return the device's function for an elementwise primitive and these operand formats. Return None while NumPy computes the
-    same and has done so at most ``OFTEN`` times."""
+    same and has done so at most ``COMPILE_AFTER_CALLS`` times."""
     if params:
-        return None if matches_numpy(op) else execute.eager_device().sized.each(op, dtypes, **params)
+        return None if matches_numpy(op) else execute.eager_device().dynamic_kernels.elementwise(op, dtypes, **params)
     key = op, dtypes
     kernel = KERNELS.get(key)
     if kernel is None:
         if matches_numpy(op):
-            calls = _ASKED[key] = _ASKED.get(key, 0) + 1
-            if calls <= OFTEN:
+            calls = _CALL_COUNTS[key] = _CALL_COUNTS.get(key, 0) + 1
+            if calls <= COMPILE_AFTER_CALLS:
                 return None
-        kernel = KERNELS[key] = execute.eager_device().sized.each(op, dtypes)
+        kernel = KERNELS[key] = execute.eager_device().dynamic_kernels.elementwise(op, dtypes)
         for notify in tell:
             notify(key, kernel)
     return kernel
@@ -125,7 +125,7 @@ def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) ->
 
 
 def _reduce(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
-    from weft.kernel.summation import reduced, shape_reduction_order, spans
+    from weft.kernel.summation import reduce_last, shape_reduction_order, spans
     from weft.kernel.target import Order
 
     (x,), axes = operands, node.params["axes"]
@@ -147,7 +147,7 @@ def _reduce(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None
         outer, k, inner = span
         sums = out if node.dtype is register else np.empty(out.shape, register.numpy)
         if sums.size:
-            prepared = execute.eager_device().sized.sum(register, outer, inner, k, k * inner, 1, inner, order)
+            prepared = execute.eager_device().dynamic_kernels.sum(register, outer, inner, k, k * inner, 1, inner, order)
             prepared(address(x), address(sums))
         if sums is not out:
             out[...] = in_dtype(sums, out.dtype)
@@ -157,7 +157,7 @@ def _reduce(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None
         out[...] = (np.add if monoid == "sum" else np.multiply).reduce(x, axis=axes, dtype=register.numpy).reshape(out.shape)
     else:
         flat = x.transpose(*kept, *axes).reshape(*[x.shape[d] for d in kept], -1)
-        result = np.asarray(reduced(in_dtype(flat, register.numpy), monoid, register.numpy, order)).reshape(out.shape)
+        result = np.asarray(reduce_last(in_dtype(flat, register.numpy), monoid, register.numpy, order)).reshape(out.shape)
         out[...] = in_dtype(result, out.dtype)
 
 
@@ -177,7 +177,7 @@ def _product(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
         left, right, order = as_matrices(node, *operands)
         left, right = in_dtype(left, register.numpy), in_dtype(right, register.numpy)
         result = out if node.dtype is register else np.empty(out.shape, register.numpy)
-        prepared = execute.eager_device().sized.product(register, *extents_and_strides(left, right), order=order)
+        prepared = execute.eager_device().dynamic_kernels.product(register, *extents_and_strides(left, right), order=order)
         prepared(address(left), address(right), address(result))
         if result is not out:
             out[...] = in_dtype(result, out.dtype)
@@ -185,7 +185,7 @@ def _product(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
 
 def _random_words(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     key, base = operands
-    execute.eager_device().sized.words(out.size, address(out), address(key), address(base))
+    execute.eager_device().dynamic_kernels.words(out.size, address(out), address(key), address(base))
 
 
 def as_matrices(node: Node, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, Order | None]:
@@ -375,7 +375,7 @@ def _prepare_sum(node: Node) -> PreparedCall | None:
     if node.op.monoid != "sum" or dtype not in FLOATS or dtype.narrow or not node.size or span is None or span[1] < 2:
         return None
     outer, k, inner = span
-    sized = execute.eager_device().sized
+    sized = execute.eager_device().dynamic_kernels
     return sized.sum(dtype, outer, inner, k, k * inner, 1, inner, shape_reduction_order(x.shape, axes))
 
 
@@ -388,12 +388,12 @@ def _prepare_product(node: Node) -> PreparedCall | None:
     left, right, order = as_matrices(node, a, b)
     if address(left) != address(a) or address(right) != address(b):
         return None
-    return execute.eager_device().sized.product(dtype, *extents_and_strides(left, right), order=order)
+    return execute.eager_device().dynamic_kernels.product(dtype, *extents_and_strides(left, right), order=order)
 
 
 def _specialise_random(node: Node) -> Run:
     device, nbytes, count = execute.eager_device(), node.nbytes or 1, node.size
-    words = device.sized.words
+    words = device.dynamic_kernels.words
 
     def run(buffers: Sequence[Any]) -> Any:
         out, (key, base) = device.allocate(nbytes), buffers

@@ -56,7 +56,7 @@ def write_if_unshared(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
             after.value = buffer
         else:
             cell._node = before
-            if _count_references(after) != _UNSHARED:  # another thread took the new leaf, so it needs a buffer of its own
+            if _count_references(after) != _UNSHARED_COUNT:  # another thread took the new leaf, so it needs a buffer of its own
                 after.value = execute.to_buffer(execute.eager_device().memory(before.value, shape, dtype))
         NODES_BEING_WRITTEN.discard(after)
     return written
@@ -81,4 +81,4 @@ def _count_sole_owner() -> tuple[int, ...]:
     return _count_references(node, buffer)
 
 
-_UNSHARED, _SOLE_OWNER = _count_unshared(), _count_sole_owner()
+_UNSHARED_COUNT, _SOLE_OWNER = _count_unshared(), _count_sole_owner()

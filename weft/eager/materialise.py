@@ -26,15 +26,15 @@ from weft.errors import RUN_ERRORS, TraceError
 from weft.graph.loops import SCAN, every
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.common import zero_vjp
-from weft.graph.primitives.shape import repeated
+from weft.graph.primitives.shape import find_repeated
 from weft.graph.primitives.table import NODES_THAT_MAY_RAISE, SCALAR, is_placeholder
 from weft.graph.source_lines import user_frame, user_line
 from weft.runtime import execute, pending
 from weft.runtime.cell import NODES_BEING_WRITTEN, WRITE_LOCK, WRITE_LOGS, Cell, traces
 from weft.runtime.context import CONTEXT
-from weft.runtime.pending import FIRST, MOST_BYTES, MOST_NODES
+from weft.runtime.pending import FIRST_CHECK, MAX_BYTES, MAX_NODES
 
-ENOUGH = MOST_NODES // 2  # from here on a graph is cut at the line of the last cut, so that a loop's graphs are equal
+ENOUGH = MAX_NODES // 2  # from here on a graph is cut at the line of the last cut, so that a loop's graphs are equal
 LOOP_REPEATS = 16  # a source line that occurs this often in a pending graph belongs to a loop ...
 MIN_LOOP_NODES = 128  # ... if the graph has at least so many nodes; it is then cut at an iteration
 EVERY = 256  # Arrays created, at most, between two counts of pending work
@@ -55,7 +55,9 @@ def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> N
     order = topological_order(requested) if order is None else order
     if any([n.op is SCAN for n in order]):  # one run computes all results of a loop that live Arrays refer to
         results = [ref() for n in order if n.op is SCAN for ref in n.holder or ()]
-        order = topological_order([*requested, *(r for r in results if r is not None and r.value is None and pending.holds(r))])
+        order = topological_order(
+            [*requested, *(r for r in results if r is not None and r.value is None and pending.has_live_array(r))]
+        )
     dependents = pending.find_dependents(order, requested) if CONTEXT.pending else None
     if not dependents:
         _compute(order, requested)
@@ -64,10 +66,10 @@ def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> N
             _compute(topological_order([*requested, *dependents]), [*requested, *dependents])
         except RUN_ERRORS:  # work that was not requested must not fail this read
             _compute(order, requested)
-    pending.settled()
+    pending.reset_thresholds()
 
 
-def proven(nodes: Iterable[Node]) -> None:
+def compute_fallible(nodes: Iterable[Node]) -> None:
     """Compute the pending nodes that may raise behind ``nodes``, before arrays are written with them.
 
     Inside traces and gradients nothing is computed: their writes take effect when they end.
@@ -109,8 +111,8 @@ def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
             leaves.append(node)
         elif node in requested:
             outputs.append(node)
-        elif pending.holds(node):
-            source = repeated(node)  # a broadcast is free to read again and may exceed memory
+        elif pending.has_live_array(node):
+            source = find_repeated(node)  # a broadcast is free to read again and may exceed memory
             if source is None:
                 outputs.append(node)
             else:
@@ -182,7 +184,7 @@ def buffer(node: Node, free: bool = False) -> Any:
     return values([node], free)[0] if value is None or CONTEXT.retain_graph else value
 
 
-def look(node: Node, free: bool = False) -> np.ndarray:
+def read_array(node: Node, free: bool = False) -> np.ndarray:
     """Return the content of a node as a read-only NumPy array. ``free`` is that of :func:`values`."""
     value = node.value
     if value is None or CONTEXT.retain_graph:
@@ -192,21 +194,21 @@ def look(node: Node, free: bool = False) -> np.ndarray:
     return execute.to_numpy(value, node.shape, node.dtype)
 
 
-def one(node: Node, free: bool = False) -> Any:
+def read_number(node: Node, free: bool = False) -> Any:
     """Return the content of a node of one element as a NumPy number. ``free`` is that of :func:`values`."""
     value = node.value
     if value is None or CONTEXT.retain_graph or node.op is SCALAR:
-        return look(node, free).reshape(())[()]
-    return execute.first(value, node.dtype)
+        return read_array(node, free).reshape(())[()]
+    return execute.read_first(value, node.dtype)
 
 
 def _read_error(nodes: Sequence[Node]) -> str:
     trace = CONTEXT.trace
-    place = trace.looks if trace is not None and trace.looks else "a traced function that has ended"
+    place = trace.read_error if trace is not None and trace.read_error else "a traced function that has ended"
     origins = [getattr(node.holder(), "_trace", None) for node in nodes if isinstance(node.holder, weakref.ref)]
     origin = next((x for x in origins if x is not None and x.where is not None and x not in traces()), None)
     if origin is not None:
-        place = f"{origin.looks} (in line {user_line(origin.where)}) that has ended, where the array was left behind"
+        place = f"{origin.read_error} (in line {user_line(origin.where)}) that has ended, where the array was left behind"
     return (
         f"{user_line(user_frame())}: the value of this array is not known inside {place}; numpy(), float(), bool(), "
         "formats (f\"{x:.2f}\"), Python's math, min, max, if and while need it. Use wf.where for choices, wf.exp and wf.minimum "
@@ -214,7 +216,7 @@ def _read_error(nodes: Sequence[Node]) -> str:
     )
 
 
-def known(node: Node) -> bool:
+def can_compute(node: Node) -> bool:
     """Return whether the node can be computed here: it depends on no placeholder of a trace."""
     if node.value is not None:
         return True
@@ -282,9 +284,9 @@ def cut(node: Node) -> None:
     same_line = handles.waits and line == handles.line
     if handles.waits and not same_line and len(handles) < handles.until:
         return
-    since = len(handles) - handles.counted
+    since = len(handles) - handles.counted_length
     pending.sweep(handles)
-    handles.counted = len(handles)
+    handles.counted_length = len(handles)
     waiting = [n for n in map(pending.find_node, handles) if n is not None]
     order = topological_order(waiting)
     handles.waits = False
@@ -292,23 +294,23 @@ def cut(node: Node) -> None:
         return _compute_waiting(waiting, order, line)
     unread = [n for n in order if n.value is None]
     total = pending.nbytes(unread)
-    in_loop, own_order = _has_iterations(unread), topological_order([node]) if total >= MOST_BYTES else ()
-    enough, most = (MIN_LOOP_NODES, ENOUGH) if in_loop else (ENOUGH, MOST_NODES)
+    in_loop, own_order = _has_iterations(unread), topological_order([node]) if total >= MAX_BYTES else ()
+    enough, most = (MIN_LOOP_NODES, ENOUGH) if in_loop else (ENOUGH, MAX_NODES)
     if len(unread) >= most or (len(unread) >= enough and handles.line is None):
         _compute_waiting(waiting, order, line)
-    elif total >= MOST_BYTES and (total := pending.nbytes([n for n in own_order if n.value is None])) >= MOST_BYTES:
+    elif total >= MAX_BYTES and (total := pending.nbytes([n for n in own_order if n.value is None])) >= MAX_BYTES:
         _compute_waiting([node], own_order, line)
     else:  # count again when half of the rest may be used up; rarely if the pending work does not grow
-        rate = (len(unread) - handles.known) / max(1, since)  # nodes per Array
-        handles.known = len(unread)
+        rate = (len(unread) - handles.node_count) / max(1, since)  # nodes per Array
+        handles.node_count = len(unread)
         handles.waits = rate > 0.1 and len(unread) >= enough
-        room = (MOST_BYTES - total) * (len(unread) + 1) // (total + 1) // 2
+        room = (MAX_BYTES - total) * (len(unread) + 1) // (total + 1) // 2
         more = (
             MIN_LOOP_NODES - len(unread) if len(unread) < MIN_LOOP_NODES
             else ((most if handles.waits else enough) - len(unread)) // 2
         )
         budget = min(more, room)
-        distance = max(FIRST, min(EVERY, int(budget / rate))) if rate > 0.1 else max(EVERY, min(4 * EVERY, 4 * len(unread)))
+        distance = max(FIRST_CHECK, min(EVERY, int(budget / rate))) if rate > 0.1 else max(EVERY, min(4 * EVERY, 4 * len(unread)))
         handles.until = len(handles) + distance
         handles.limit = len(handles) if handles.waits else handles.until
 
@@ -353,7 +355,7 @@ def _compute_waiting(waiting: list[Node], order: Sequence[Node], line: Any) -> N
     pending.sweep(handles)
     if failed:
         pending.keep(handles, 0, [ref for ref in handles if pending.find_node(ref) not in failed])
-    handles.limit, handles.known = len(handles) + FIRST, 0
+    handles.limit, handles.node_count = len(handles) + FIRST_CHECK, 0
 
 
 eval = evaluate  # the public name: wf.eval

@@ -25,42 +25,42 @@ from weft.graph.primitives.table import INPUT, input_leaf
 from weft.runtime import execute
 from weft.runtime.context import CONTEXT
 
-_NOTHING: dict[str, Any] = {}
+_NO_PARAMS: dict[str, Any] = {}
 _CLASSES: list[Any] = []
 _WORK: list[SmallWork | None] = []  # the device's native functions, once the device is in use
 
 
-def never(*operands: Any) -> None:
+def not_available(*operands: Any) -> None:
     """Return None: the place of a native function that does not exist."""
 
 
 # element(x, index), store(x, index, number) and number(x): see ``weft.devices.native_protocols.SmallWork``
-NATIVE_ELEMENTS = SimpleNamespace(element=never, store=never, number=never)
+NATIVE_ELEMENTS = SimpleNamespace(element=not_available, store=not_available, number=not_available)
 
 
-class Short:
+class NativeElementwise:
     """The native function of a one- or two-operand operation: ``call``.
 
-    way : (primitive, dtype of the operands) -> dtype of the result, if the operation is this primitive alone, else None
+    result_dtype : (primitive, dtype of the operands) -> dtype of the result, if the operation is this primitive alone, else None
     """
 
-    __slots__ = ("arity", "call", "way", "work")
+    __slots__ = ("arity", "call", "result_dtype", "work")
 
     def __init__(self, arity: int, way: Callable[[Primitive, Format], Format | None]) -> None:
-        self.arity, self.way = arity, way
-        self.call: Callable[..., Any] = never
+        self.arity, self.result_dtype = arity, way
+        self.call: Callable[..., Any] = not_available
         self.work: SmallOperation | None = None
-        _SHORT.append(self)
+        _ELEMENTWISE_FUNCTIONS.append(self)
         if _WORK:
             for key, function in [*implementations.KERNELS.items()]:
-                self.offered(*key, function)
+                self.offer(*key, function)
 
-    def offered(self, op: Primitive, dtypes: tuple[Format, ...], function: Callable[..., None]) -> None:
+    def offer(self, op: Primitive, dtypes: tuple[Format, ...], function: Callable[..., None]) -> None:
         """Use a new elementwise function if it computes this operation."""
         dtype, work = dtypes[0], _WORK[0]
         if work is None or len(dtypes) != self.arity or dtypes[-1] is not dtype:
             return
-        result = self.way(op, dtype)
+        result = self.result_dtype(op, dtype)
         if result is not None:
             if self.work is None:
                 self.work = work.operation(self.arity)
@@ -71,42 +71,44 @@ class Short:
 class NativeShaped:
     """The native function of a product or a sum, for recorded shapes: ``call``.
 
-    asked : nodes of operands -> the node of the result. met: how often Python computed it, by dtype and shapes
+    make_node : nodes of operands -> the node of the result. met: how often Python computed it, by dtype and shapes
     """
 
-    __slots__ = ("asked", "call", "met", "work")
+    __slots__ = ("make_node", "call", "call_counts", "work")
 
     def __init__(self, asked: Callable[..., Node]) -> None:
-        self.asked = asked
-        _SHAPED.append(self)
-        self.call: Callable[..., Any] = never
-        self.met: dict[Any, int] = {}
+        self.make_node = asked
+        _SHAPED_FUNCTIONS.append(self)
+        self.call: Callable[..., Any] = not_available
+        self.call_counts: dict[Any, int] = {}
         self.work: ShapedOperation | None = None
 
-    def did(self, result: Node, *operands: Node) -> None:
-        """Count a computation in Python. After ``_AGAIN`` with the same dtype and shapes, let the device compute these."""
+    def count_call(self, result: Node, *operands: Node) -> None:
+        """Count a computation in Python. After ``_PREPARE_AFTER_CALLS`` with the same dtype and shapes, let the device compute
+        these."""
         dtype, shapes = operands[0].dtype, tuple([x.shape for x in operands])
         if result.value is None or any([x.value is None or x.dtype is not dtype for x in operands]) or not policy.is_enabled():
             return
         start()
-        if len(self.met) >= 1000:
-            self.met.clear()
-        times = self.met[dtype, shapes] = self.met.get((dtype, shapes), 0) + 1
-        if times < _AGAIN or times & (times - 1) or _WORK[0] is None:  # less and less often: the device may not support it
+        if len(self.call_counts) >= 1000:
+            self.call_counts.clear()
+        times = self.call_counts[dtype, shapes] = self.call_counts.get((dtype, shapes), 0) + 1
+        # less and less often: the device may not support it
+        if times < _PREPARE_AFTER_CALLS or times & (times - 1) or _WORK[0] is None:
             return
         leaves = tuple([input_leaf(shape, dtype) for shape in shapes])
-        node = self.asked(*leaves)
+        node = self.make_node(*leaves)
         call = prepare_call(node) if node.inputs == leaves else None  # else it is not a product or sum of the operands themselves
         if call is not None:
             if self.work is None:
-                self.work = _WORK[0].shaped()
-            self.work.add(dtype, shapes, call, ResultInfo(node.shape, node.dtype, node.nbytes, result.params or _NOTHING))
+                self.work = _WORK[0].shaped_operation()
+            self.work.add(dtype, shapes, call, ResultInfo(node.shape, node.dtype, node.nbytes, result.params or _NO_PARAMS))
             self.call = self.work.call
 
 
-_AGAIN = 4
-_SHORT: list[Short] = []
-_SHAPED: list[NativeShaped] = []
+_PREPARE_AFTER_CALLS = 4
+_ELEMENTWISE_FUNCTIONS: list[NativeElementwise] = []
+_SHAPED_FUNCTIONS: list[NativeShaped] = []
 
 
 def introduce(array: type, value: type) -> None:
@@ -118,7 +120,7 @@ def call_after_views(native: Callable[..., Any], *operands: Any) -> Any:
     """Call a native function that returned None again once views have cached their nodes, which it cannot do itself."""
     array, views = _CLASSES[0], False
     for x in operands:
-        if type(x) is array and x._base is not None and native is not never:
+        if type(x) is array and x._base is not None and native is not not_available:
             x.node  # noqa: B018  the view caches its node
             views = True
     return native(*operands) if views else None
@@ -134,7 +136,7 @@ def start() -> None:
         return
     array, value = _CLASSES
     work = device.small_work(SmallOperationContext(
-        CONTEXT, "eager_limit", array, value, Node, INPUT, _NOTHING, "reduced",
+        CONTEXT, "eager_limit", array, value, Node, INPUT, _NO_PARAMS, "reduced",
         {"inputs": (), "where": None, "holder": None}, {"_base": None, "_trace": None},
     ))
     _WORK.append(work)
@@ -147,8 +149,8 @@ def _offer(key: tuple[Primitive, tuple[Format, ...]], function: Callable[..., No
     """Pass on a new elementwise function."""
     if not _WORK:
         return start()
-    for operation in _SHORT:
-        operation.offered(*key, function)
+    for operation in _ELEMENTWISE_FUNCTIONS:
+        operation.offer(*key, function)
 
 
 implementations.tell.append(_offer)

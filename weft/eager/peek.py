@@ -42,7 +42,7 @@ def leaf(x: Any, dtype: Format) -> Node:
     return input_leaf(x.shape, dtype, execute.to_buffer(x))
 
 
-def made(shape: Shape, dtype: Format, fill: Callable[[np.ndarray], Any]) -> Node | None:
+def fill_leaf(shape: Shape, dtype: Format, fill: Callable[[np.ndarray], Any]) -> Node | None:
     """Return a leaf of memory that ``fill`` has written. Return None if it is not small or eager work is off, and for empty
     arrays, whose other extents may be large."""
     nbytes = math.prod(shape) * dtype.bytes

@@ -25,10 +25,11 @@ from weft.runtime.context import CONTEXT
 # Seconds on a 3 GHz processor with AVX2. Other machines switch to compiled code at another moment, with the same results.
 _NODE = 4e-6  # of Python per node
 _BYTE, _FLOP = 1 / 20e9, 1 / 80e9  # on one thread; flops of products
-_SAVED = 0.6  # share of the bytes that fused kernels neither read nor write
-_PLAN, _ELEMENTS, _PRODUCT, _LEAST = 0.4e-3, 0.25e-3, 6e-3, 6e-3  # to compile: a node, an elementwise node, a product, anything
+_FUSED_SHARE = 0.6  # share of the bytes that fused kernels neither read nor write
+# to compile: a node, an elementwise node, a product, anything
+_PLAN, _ELEMENTS, _PRODUCT, _COMPILE_LEAST = 0.4e-3, 0.25e-3, 6e-3, 6e-3
 
-_LOST = BoundedCache(4096)  # hash of a graph's key -> seconds lost to it so far
+_LOST_SECONDS = BoundedCache(4096)  # hash of a graph's key -> seconds lost to it so far
 
 
 def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
@@ -41,21 +42,21 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
                 with execute.on(name):
                     return execute.run(graph, values)
             except OutOfDeviceMemory as error:
-                auto_device.refused(graph, name, error)
+                auto_device.record_shortage(graph, name, error)
     needs_program = CONTEXT.flush_denormals or CONTEXT.profiler is not None or CONTEXT.device is not None
     if needs_program or not CONTEXT.compile_threshold:
         return execute.run(graph, values)
     key = execute.key_of(graph)
     cached = execute.PROGRAMS.get(key)
-    if cached is not None or not can(graph.order):
+    if cached is not None or not has_implementations(graph.order):
         return execute.run(graph, values, cached)
     digest = hash(key)
-    lost = (_LOST.get(digest) or 0.0) + _estimate_loss(graph, execute.device().threads)
+    lost = (_LOST_SECONDS.get(digest) or 0.0) + _estimate_loss(graph, execute.device().threads)
     if lost > CONTEXT.compile_threshold * _estimate_compilation(graph):
         return execute.run(graph, values)
-    _LOST.put(digest, lost)
+    _LOST_SECONDS.put(digest, lost)
     try:
-        return computed(graph.order, graph.outputs)
+        return compute_nodes(graph.order, graph.outputs)
     except MemoryError:  # fused, the graph may need less memory
         return execute.run(graph, values)
 
@@ -69,7 +70,7 @@ def _estimate_loss(graph: Graph, threads: int) -> float:
     pending = _pending(graph)
     read = _BYTE * sum([n.nbytes + sum([i.nbytes for i in n.inputs]) for n in pending])
     unthreaded = (1 - 1 / threads) * (read + _FLOP * sum(map(_flops, pending)))
-    return _NODE * len(pending) + _SAVED * read + unthreaded
+    return _NODE * len(pending) + _FUSED_SHARE * read + unthreaded
 
 
 def _flops(node: Node) -> int:
@@ -81,15 +82,15 @@ def _estimate_compilation(graph: Graph) -> float:
     pending = _pending(graph)
     elements = sum([n.op.kind == "elementwise" for n in pending])
     products = sum([n.op.contracts for n in pending])
-    return max(_LEAST, _PLAN * (len(pending) - elements) + _ELEMENTS * elements + _PRODUCT * products)
+    return max(_COMPILE_LEAST, _PLAN * (len(pending) - elements) + _ELEMENTS * elements + _PRODUCT * products)
 
 
-def can(order: Iterable[Node]) -> bool:
+def has_implementations(order: Iterable[Node]) -> bool:
     """Return whether all pending nodes of a graph have an eager implementation."""
     return all([n.value is not None or n.op is CONSTANT or n.op.kind in IMPLEMENTATIONS for n in order])
 
 
-def computed(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:
+def compute_nodes(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:
     """Compute nodes one at a time and return the buffers of ``outputs``, which share no memory. Memory is freed after its last
     reader.
 
@@ -127,6 +128,6 @@ def content(node: Node) -> np.ndarray:
     if node.op is CONSTANT:
         return array_in(node.params["value"], node.dtype)
     if DEVICE_OF_BUFFER_TYPE:
-        execute.here((node,))
+        execute.move_leaves((node,))
     value = number(node.value, node.dtype) if node.op is SCALAR else node.value
     return execute.eager_device().memory(value, node.shape, node.dtype)

@@ -52,7 +52,7 @@ def _zero_filled(given: Maybe, like: Node) -> Node:
     return full(0, like.shape, like.dtype) if given is None else given
 
 
-def _outside(token: Node, operand: Node) -> TraceError:
+def _outside_error(token: Node, operand: Node) -> TraceError:
     """Return the error for a derivative by an array that the function reads without taking it as an argument."""
     return TraceError(
         f"{user_line(token.where)}: {token.params['name']} reads an array from outside, "
@@ -73,7 +73,7 @@ def _vjp(
     hidden = {k: g for k, g in cotangents.items() if k not in shown}  # of residuals, which are differentiated as they are
     for numbers, again in ((shown if rule is None else {}, True), (hidden, False)):
         if numbers:
-            fresh = [_recomputed(x, numbers.values()) if again else bind(IDENTITY, x) for x in operands]
+            fresh = [_recompute_operand(x, numbers.values()) if again else bind(IDENTITY, x) for x in operands]
             outputs = substitute(graph, fresh)
             grads = backward([outputs[k] for k in numbers], [*numbers.values()], [fresh[k] for k in wrt], fresh)
             for k, g in zip(wrt, grads, strict=True):
@@ -82,7 +82,7 @@ def _vjp(
         return tuple(parts)
     outside = next((x for k, x in enumerate(operands) if k >= args and k in cotangents.wanted), None)
     if outside is not None:
-        raise _outside(token, outside)
+        raise _outside_error(token, outside)
     residuals = [result(token, k) for k in range(count, len(graph.outputs))]
     wrt, ends = _floats(operands[:args]), _floats(graph.outputs[:count])
     if pushes:
@@ -102,7 +102,7 @@ def _add(parts: list[Maybe], k: int, part: Node) -> None:
     parts[k] = part if sum_before is None else call.add(sum_before, part)
 
 
-def _recomputed(x: Node, cotangents: Iterable[Node]) -> Node:
+def _recompute_operand(x: Node, cotangents: Iterable[Node]) -> Node:
     """Return a copy of an operand for the second computation, which begins when the cotangents are known."""
     return bind(RECOMPUTE, x, *([] if x.dtype in COMPLEX else [g for g in cotangents if g.dtype not in COMPLEX]))
 
@@ -154,7 +154,7 @@ def _jvp(
         assert rule is not None
         outside = next((x for x, t in zip(operands[args:], tangents[args:], strict=True) if t is not None), None)
         if outside is not None:
-            raise _outside(token, outside)
+            raise _outside_error(token, outside)
         residuals = values[count:]
         wrt, ends = _floats(operands[:args]), _floats(graph.outputs[:count])
         if pushes:
@@ -192,7 +192,7 @@ def _batch(
         of_args, of_results = [dims[k] for k in wrt], [done[k][1] for k in ends]
         given, wanted = (of_args, of_results) if pushes else (of_results, of_args)
         rule_dims = [*given, *(d for _, d in done[count:])]
-        leaves = [n if d is None else input_leaf(_widened(n.shape, d, size), n.dtype)
+        leaves = [n if d is None else input_leaf(_insert_dim(n.shape, d, size), n.dtype)
                   for n, d in zip(rule.graph.inputs, rule_dims, strict=True)]
         found = batch(rule.graph.outputs, {n: (x, d) for n, x, d in zip(rule.graph.inputs, leaves, rule_dims, strict=True)})
         new_rule = Body(Graph(leaves, [_place(n, d, w, size) for (n, d), w in zip(found, wanted, strict=True)]))
@@ -203,7 +203,7 @@ def _batch(
     return token, tuple([d for _, d in done])
 
 
-def _widened(shape: Shape, dim: int, size: int) -> Shape:
+def _insert_dim(shape: Shape, dim: int, size: int) -> Shape:
     return (*shape[:dim], size, *shape[dim:])
 
 
@@ -234,7 +234,7 @@ CALL_RESULT = Primitive(
 def inline(graph: Graph) -> Graph:
     """Return the graph with every call replaced by its body, in the bodies of loops too."""
     while any(n.op.kind == "loop" and (n.op is CALL or _has_calls(n)) for n in graph.order):
-        outputs = _inlined(
+        outputs = _inline_calls(
             graph.order, frozenset(graph.inputs), graph.outputs, lambda node: True, lambda node: inline(_body(node)).outputs
         )
         graph = Graph(graph.inputs, outputs)
@@ -254,7 +254,7 @@ def use_up(nodes: Sequence[Node], wrt: Iterable[Node]) -> list[Node]:
         body, start = _body(loop), {k for k, i in enumerate(loop.inputs) if i in reached}
         return use_up(body.outputs, [body.inputs[k] for k in moving_inputs(body, loop.params["carries"], start)])
 
-    return _inlined(order, stop, nodes, lambda node: node in reached and node.params["rule"] is not None, without)
+    return _inline_calls(order, stop, nodes, lambda node: node in reached and node.params["rule"] is not None, without)
 
 
 def _body(node: Node) -> Graph:
@@ -268,7 +268,7 @@ def _has_calls(node: Node) -> bool:
     return any(n.op is CALL or _has_calls(n) for n in _body(node).order)
 
 
-def _inlined(
+def _inline_calls(
     order: Iterable[Node], stop: Collection[Node], outputs: Sequence[Node], chosen: Callable[[Node], bool],
     without: Callable[[Node], Sequence[Node]],
 ) -> list[Node]:

@@ -9,7 +9,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape, topological_order
 from weft.graph.primitives.call import broadcast_to, call, full, reshape
 from weft.graph.primitives.common import zero_vjp
-from weft.graph.source_lines import ORIGIN, derived, keep_origin
+from weft.graph.source_lines import ORIGIN, derived_line, keep_origin
 
 
 def backward(
@@ -65,7 +65,7 @@ def backward(
     with keep_origin() as before:
         for node in reversed(order):
             if node in reached and node not in stop and (node in sums or node in loops):
-                ORIGIN.where = derived(node.where, "backward") or before
+                ORIGIN.where = derived_line(node.where, "backward") or before
                 _step(node, sums, loops, reached)
     return [sums[node] if node in sums else full(0, node.shape, node.dtype) for node in wrt]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weft.kernel.ir import Affine, Value
 
 Shape = tuple[int, ...]
-Along = tuple[tuple[int | None, ...], ...]
+AxisMaps = tuple[tuple[int | None, ...], ...]
 
 
 class Domain(NamedTuple):
@@ -49,7 +49,7 @@ class Reader(Protocol):
     def at(self, node: Node, index: Index, guards: Guards = ()) -> Value:
         """Return the value of ``node`` at ``index``. Memory is read only where the guards hold."""
 
-    def guarded(self, node: Node, index: Index, guards: Guards, own: Guards, fill: Any) -> Value:
+    def guard(self, node: Node, index: Index, guards: Guards, own: Guards, fill: Any) -> Value:
         """Return ``node`` where the guards ``own`` hold and ``fill`` elsewhere."""
 
     def position(self, operand: Node, index: Index, guards: Guards, extent: int) -> Affine:
@@ -139,7 +139,7 @@ class Primitive:
     multiplied: int = 0
     composed: Callable[..., Node] | None = None
     at: Callable[[Reader, Node, Index, Guards], Value | None] | None = None
-    along: Callable[[Node], Along | None] | None = None
+    along: Callable[[Node], AxisMaps | None] | None = None
     domain: Domain | None = None
 
     def __repr__(self) -> str:
@@ -277,7 +277,7 @@ def frozen(params: dict[str, Any]) -> tuple:
     """Return parameters as a key. Floats are compared by their bits, since 0.0 == -0.0 and NaN != NaN."""
     if not params:
         return ()
-    return tuple([(k, type(v), v) if type(v) in _PLAIN else _freeze(k, v) for k, v in params.items()])
+    return tuple([(k, type(v), v) if type(v) in _PLAIN_TYPES else _freeze(k, v) for k, v in params.items()])
 
 
 def _freeze(k: str, v: Any) -> tuple:
@@ -286,7 +286,7 @@ def _freeze(k: str, v: Any) -> tuple:
     return k, type(v), repr(v) if isinstance(v, float | complex) else v
 
 
-_PLAIN = frozenset((int, bool, str, tuple, Format, type(None)))
+_PLAIN_TYPES = frozenset((int, bool, str, tuple, Format, type(None)))
 
 
 def topological_order(outputs: Iterable[Node], stop: Set[Node] = frozenset()) -> tuple[Node, ...]:

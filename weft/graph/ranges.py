@@ -37,7 +37,7 @@ def _remove_certain_checks(graph: Graph, input_ranges: Sequence[Range | None] = 
     """
     if not any(n.op is IN_BOUNDS or n.op is SCAN for n in graph.order):
         return graph
-    ranges = {n: r or _whole(n.dtype) for n, r in zip_longest(graph.inputs, input_ranges) if n.dtype in BITS}
+    ranges = {n: r or _whole_range(n.dtype) for n, r in zip_longest(graph.inputs, input_ranges) if n.dtype in BITS}
 
     def change(node: Node, inputs: tuple[Node, ...]) -> Node:
         new = _without_check(node, inputs, ranges)
@@ -58,15 +58,15 @@ def _without_check(node: Node, inputs: tuple[Node, ...], ranges: dict[Node, Rang
     elif node.op is IN_BOUNDS:
         ORIGIN.where = node.where
         (index,) = inputs
-        if _inside(index, node, ranges):
+        if _is_in_range(index, node, ranges):
             return cast(index, INT64)
-        if index.op is CONCAT and any(_inside(i, node, ranges) for i in index.inputs):  # each operand by itself
-            parts = [cast(i, INT64) if _inside(i, node, ranges) else call.in_bounds(i, **params) for i in index.inputs]
+        if index.op is CONCAT and any(_is_in_range(i, node, ranges) for i in index.inputs):  # each operand by itself
+            parts = [cast(i, INT64) if _is_in_range(i, node, ranges) else call.in_bounds(i, **params) for i in index.inputs]
             return call.concat(*parts, axis=index.params["axis"])
     return node.on(inputs) if params is node.params else Node(node.op, inputs, params, node.shape, node.dtype, node.where)
 
 
-def _inside(index: Node, check: Node, ranges: dict[Node, Range]) -> bool:
+def _is_in_range(index: Node, check: Node, ranges: dict[Node, Range]) -> bool:
     """Return whether an index is certainly in the range of a check."""
     low, high = ranges[index]
     return low >= 0 and high < check.params["extent"]
@@ -88,7 +88,7 @@ def note(node: Node, ranges: dict[Node, Range]) -> None:
 
 def _range(node: Node, ranges: dict[Node, Range]) -> Range:
     """Return the range of a node from the ranges of its operands."""
-    whole = _whole(node.dtype)
+    whole = _whole_range(node.dtype)
     if any(i.dtype not in BITS for i in node.inputs) and node.op.name not in _PLACES:
         return whole
     rule = _RULES.get(node.op.name)
@@ -96,7 +96,7 @@ def _range(node: Node, ranges: dict[Node, Range]) -> Range:
     return result if whole[0] <= result[0] and result[1] <= whole[1] else whole  # larger values wrap around
 
 
-def _whole(dtype: Format) -> Range:
+def _whole_range(dtype: Format) -> Range:
     return int(dtype.least), int(dtype.greatest)
 
 
@@ -118,27 +118,27 @@ def _corners(f: Callable[[int, int], int]) -> Rule:
 def _shift(node: Node, x: Sequence[Range]) -> Range:
     """Return the range of a right shift by a valid count."""
     (a, b), (low, high) = x
-    return (a >> high, b >> low) if a >= 0 and 0 <= low and high < node.dtype.bits else _whole(node.dtype)
+    return (a >> high, b >> low) if a >= 0 and 0 <= low and high < node.dtype.bits else _whole_range(node.dtype)
 
 
 def _bitwise_and(node: Node, x: Sequence[Range]) -> Range:
     """Return the range of a bitwise and: at most the largest value of each non-negative operand."""
     tops = [high for low, high in x if low >= 0]
-    return (0, min(tops)) if tops else _whole(node.dtype)
+    return (0, min(tops)) if tops else _whole_range(node.dtype)
 
 
 def _remainder(node: Node, x: Sequence[Range]) -> Range:
     """Return the range of a remainder by a positive divisor."""
     (a, b), (low, high) = x
     if low <= 0:
-        return _whole(node.dtype)
+        return _whole_range(node.dtype)
     return (0, min(b, high - 1)) if a >= 0 else (0, high - 1)
 
 
 def _divide(node: Node, x: Sequence[Range]) -> Range:
     """Return the range of a quotient by a positive divisor."""
     (a, b), (low, high) = x
-    return (min(a // low, a // high), max(b // low, b // high)) if low > 0 else _whole(node.dtype)
+    return (min(a // low, a // high), max(b // low, b // high)) if low > 0 else _whole_range(node.dtype)
 
 
 def _places(node: Node, x: Sequence[Range]) -> Range:
@@ -151,12 +151,12 @@ _CORNERS: dict[str, Callable[[int, int], int]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "minimum": min, "maximum": max,
 }
 _PLACES = ("argmax", "argmin", "argsort")  # for any dtype of the searched operand
-_FIRST = ("permute", "broadcast_to", "reshape", "slice", "gather", "sort", "cast", "identity", "stop_gradient",
+_KEEPS_RANGE = ("permute", "broadcast_to", "reshape", "slice", "gather", "sort", "cast", "identity", "stop_gradient",
           "reduce_max", "reduce_min")  # in the range of their first operand; a cast keeps values that it can represent
 
 _RULES: dict[str, Rule] = {
     **{name: _corners(f) for name, f in _CORNERS.items()},
-    **dict.fromkeys(_FIRST, lambda n, x: x[0]),
+    **dict.fromkeys(_KEEPS_RANGE, lambda n, x: x[0]),
     **dict.fromkeys(_PLACES, _places),
     **dict.fromkeys(("concat", "slice_set"), lambda n, x: _join(x)),
     "where": lambda n, x: _join(x[1:]),

@@ -246,7 +246,7 @@ def _cast(node: Node) -> Node | None:
 # where
 
 
-def _where(node: Node) -> Node | None:
+def _simplify_where(node: Node) -> Node | None:
     """Replace a selection by a constant condition by the operand selected."""
     condition, x, y = node.inputs
     if x is y and x.shape == node.shape:
@@ -263,7 +263,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "multiply": (_neutral(1, (0, 1)),),
     "divide": (_neutral(1, (1,)),),
     "floor_divide": (_neutral(1, (1,), integers_only=True),),
-    "where": (_where,),
+    "where": (_simplify_where,),
     **dict.fromkeys(("negative", "logical_not", "bitwise_invert"), (_cancel_involution,)),
     "cast": (_cast,),
     "reshape": (_same_shape, _move_splat, _merge_shapes),

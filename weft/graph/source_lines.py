@@ -103,7 +103,7 @@ def _mark(frame: Any, layer: str) -> Any:
     return (frame.f_code, frame.f_lasti, layer, phase)
 
 
-def derived(where: Any, phase: str) -> Any:
+def derived_line(where: Any, phase: str) -> Any:
     """Return the ``where`` of nodes that stand for a node at ``where`` in another phase, such as its derivative."""
     return None if where is None else (where[0], where[1], where[2] if len(where) > 2 else "", phase)
 

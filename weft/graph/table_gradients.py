@@ -108,7 +108,7 @@ def _zeros(node: Node) -> bool:
     return number is not None and number.op is CONSTANT and not number.params["value"]
 
 
-def summed(parts: list[TouchedRows], extent: int) -> Rows:
+def sum_rows(parts: list[TouchedRows], extent: int) -> Rows:
     """Return the rows of a gradient, each once. Values of the same row are added in the order in which they occur.
 
     Time and memory traffic grow with the number of indices, not with ``extent``, the number of rows of the table.

@@ -32,7 +32,7 @@ class Machine:
             value = self._values[key] = Value(op, args, dtype, attr)
         return value
 
-    def made(self, op: str, args: Sequence[Value], dtype: Format) -> Value:
+    def make(self, op: str, args: Sequence[Value], dtype: Format) -> Value:
         """Return an operation whose dtype is given by the caller."""
         return self._make(op, tuple(args), dtype)
 
@@ -96,7 +96,7 @@ class Machine:
     def acc(self, number: int, dtype: Format) -> Value:
         return self._make("acc", (), dtype, number, number)
 
-    def inside(self, guards: tuple[Guard, ...]) -> Value | None:
+    def guards_hold(self, guards: tuple[Guard, ...]) -> Value | None:
         """Return a condition that all guards hold; None if there are no guards."""
         out = None
         for affine, low, high in guards:
@@ -122,14 +122,14 @@ class Rewriter:
 
     def __init__(self, instead: Mapping[int, Value]) -> None:
         self._instead = instead
-        self._done: dict[int, tuple[Value, Value]] = {}  # id -> (old, new): keeping the old value keeps its id valid
+        self._rewritten: dict[int, tuple[Value, Value]] = {}  # id -> (old, new): keeping the old value keeps its id valid
 
     def value(self, root: Value) -> Value:
-        if id(root) not in self._done:
+        if id(root) not in self._rewritten:
             for v in walk([root]):
-                if id(v) not in self._done:
-                    self._done[id(v)] = v, self._rewrite_one(v)
-        return self._done[id(root)][1]
+                if id(v) not in self._rewritten:
+                    self._rewritten[id(v)] = v, self._rewrite_one(v)
+        return self._rewritten[id(root)][1]
 
     def _rewrite_one(self, v: Value) -> Value:
         if v.op == "acc" and v.attr in self._instead:
@@ -251,7 +251,7 @@ def each(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Valu
 
 
 def loads(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Access]:
-    """Yield every access that the values read, including gathered indices, in the order of :func:`each`."""
+    """Yield every access that the values read, including gathered indices, in the order of :func:`apply_each`."""
     return (v.attr for v in each(values, seen) if v.op == "load")
 
 

@@ -1,7 +1,8 @@
 """Find outputs of a kernel that may overwrite an input, from the order of execution that ``ir`` states.
 
 An output may overwrite an input if every read of an element precedes the write to it. Each such precedence relies on one named
-part of the order, and a device lists the parts that its code keeps (``Target.keeps``): "phases", "iterations" (the stages within
+part of the order, and a device lists the parts that its code keeps (``Target.kept_orders``): "phases", "iterations" (the stages
+within
 a shared iteration run one after the other) and "elements" (an element is read before it is stored).
 """
 
@@ -81,7 +82,7 @@ def _reads(phase: Phase, p: int, stage: Stage | Contraction | Chain, s: int) -> 
     for access in loads(values_outside_stores(stage)):
         yield _Read(p, s, -1, product, access)
     if isinstance(stage, Stage):
-        for access in loads([r.value for r in stage.reductions if r.carried]):
+        for access in loads([r.value for r in stage.reductions if r.is_carried]):
             yield _Read(p, len(phase.stages), -1, False, access)
     seen: set[int] = set()
     for k, store in enumerate(stores_of(stage)):

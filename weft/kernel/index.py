@@ -49,13 +49,13 @@ def bounds(affine: Affine, extents: Mapping[int, int]) -> tuple[float, float]:
     return low, high
 
 
-def always(guard: Guard, extents: Mapping[int, int]) -> bool:
+def always_holds(guard: Guard, extents: Mapping[int, int]) -> bool:
     """Return whether a guard holds for every value of its axes."""
     low, high = bounds(guard[0], extents)
     return guard[1] <= low and high < guard[2]
 
 
-def never(guards: tuple[Guard, ...], extents: Mapping[int, int]) -> bool:
+def never_holds(guards: tuple[Guard, ...], extents: Mapping[int, int]) -> bool:
     """Return whether one of the guards never holds."""
     ranges = [(bounds(affine, extents), lo, hi) for affine, lo, hi in guards]
     return any(high < lo or low >= hi or lo >= hi for (low, high), lo, hi in ranges)
@@ -84,7 +84,7 @@ def pad(index: Index, low: Shape, shape: Shape, extents: Mapping[int, int]) -> t
     """Return the position in the operand of ``shape``, and the guards that hold inside the operand."""
     moved = tuple([i if lo == 0 else i.plus(Affine(-lo)) for i, lo in zip(index, low, strict=True)])
     guards = [(i, 0, n) for i, n in zip(moved, shape, strict=True)]
-    return moved, tuple([g for g in guards if not always(g, extents)])
+    return moved, tuple([g for g in guards if not always_holds(g, extents)])
 
 
 def split(flat: Affine, size: int, extents: Mapping[int, int]) -> tuple[Affine, Affine] | None:

@@ -63,7 +63,7 @@ class Affine:
         return self.terms[0][0] if plain else None
 
 
-def along(axis: Axis | int, coef: int = 1) -> Affine:
+def axis_index(axis: Axis | int, coef: int = 1) -> Affine:
     """Return the index ``coef * axis``."""
     return Affine(0, ((axis if isinstance(axis, int) else axis.id, coef),) if coef else ())
 
@@ -90,14 +90,14 @@ class Buffer:
     def strides(self) -> tuple[int, ...]:
         """Return the strides in elements, by dimension."""
         out, step = [], 1
-        for extent in reversed(self.lying):
+        for extent in reversed(self.memory_extents):
             out.append(step)
             step *= extent
         out.reverse()
         return tuple([out[self.order.index(d)] for d in range(len(out))]) if self.order else tuple(out)
 
     @property
-    def lying(self) -> tuple[int, ...]:
+    def memory_extents(self) -> tuple[int, ...]:
         """Return the extents from the slowest dimension in memory to the fastest."""
         return tuple([self.shape[d] for d in self.order]) if self.order else self.shape
 
@@ -235,7 +235,7 @@ class Reduction:
     accum: Format
     dtype: Format
     order: Order
-    carried: bool = False
+    is_carried: bool = False
     running: bool = False
     precision: str = "float32"
 
@@ -326,7 +326,7 @@ class Outer:
     """
 
     id: int
-    across: bool
+    sums_rows: bool
     n: tuple[Axis, ...]
     value: Value
     b: Value

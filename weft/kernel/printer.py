@@ -98,7 +98,7 @@ def _store(t: _Text, s: Store, indent: str) -> None:
 
 def _reduction(t: _Text, r: Reduction, indent: str) -> None:
     value = t.value(r.value, indent)
-    flags = (" carried" if r.carried else "") + (" running" if r.running else "")
+    flags = (" carried" if r.is_carried else "") + (" running" if r.running else "")
     t.lines.append(
         f"{indent}acc{r.id} = {r.monoid} {value} over {_axes(r.axes)}{flags}"
         f" [{r.accum.name} -> {r.dtype.name}, {_order(r.order)}]"
@@ -122,7 +122,7 @@ def _chain(t: _Text, c: Chain, indent: str) -> None:
         t.lines.append(f"{indent}acc{s.weight} = softmax of {score}: acc{s.weight} / acc{s.total}, acc{s.top} subtracted")
     for o in c.outer:
         value, b = t.value(o.value, indent), t.value(o.b, indent)
-        over = c.rows if o.across else c.columns
+        over = c.rows if o.sums_rows else c.columns
         t.lines.append(f"{indent}acc{o.id} = sum {value} * {b} over {_axes(over)} for {_axes(o.n)}")
         for store in o.stores:
             _store(t, store, indent)

@@ -86,7 +86,7 @@ def match_product(kernel: Kernel) -> Product | None:
     if found is None or found[0].accum.name not in ("float32", "float64"):
         return None
     c, tallies = found
-    a, b = loaded(c.a, c.accum), loaded(c.b, c.accum)
+    a, b = load_access(c.a, c.accum), load_access(c.b, c.accum)
     if a is None or b is None or not (c.stores or tallies) or any(s.mode != "set" for s in c.stores):
         return None
     outer_axes = (*phases[0].axes, *c.batch)
@@ -118,7 +118,7 @@ def match_product(kernel: Kernel) -> Product | None:
     )
 
 
-def loaded(value: Value, accum: Format) -> Access | None:
+def load_access(value: Value, accum: Format) -> Access | None:
     """Return the access of a load, possibly widened to ``accum``; None if it has guards or gathered indices."""
     access = operand_load(value, accum.name)
     return None if access is None or access.guard or access.buffer.dtype.bytes > accum.bytes else access
@@ -156,11 +156,11 @@ class _Flattener(Rewriter):
 
     def __init__(self, gone: set[int]) -> None:
         super().__init__({})
-        self._gone = gone
+        self._removed_axes = gone
 
     def access(self, a: Access) -> Access:
         guard = tuple([(self.affine(index), lo, hi) for index, lo, hi in a.guard])
         return Access(replace(a.buffer, shape=(prod(a.buffer.shape),)), (self.affine(a.flat()),), guard, a.fill)
 
     def affine(self, a: Affine) -> Affine:
-        return replace(super().affine(a), terms=tuple([t for t in a.terms if t[0] not in self._gone]))
+        return replace(super().affine(a), terms=tuple([t for t in a.terms if t[0] not in self._removed_axes]))

@@ -15,13 +15,13 @@ from math import prod
 
 from weft.kernel import ir
 from weft.kernel.expressions import Rewriter, access_key, each, roots, tag, walk
-from weft.kernel.index import Guard, always
+from weft.kernel.index import Guard, always_holds
 from weft.kernel.summation import contraction_order
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One loop nest: shared axes (chunks run in parallel unless ``ordered``), then the stages one after another.
+    """One loop nest: shared axes (chunks run in parallel unless ``is_ordered``), then the stages one after another.
 
     exports: accumulator id -> (scratch buffer that receives its result, element offset).
     """
@@ -29,7 +29,7 @@ class Part:
     shared: tuple[ir.Axis, ...]
     stages: tuple[ir.Stage, ...]
     exports: dict[int, tuple[ir.Buffer, ir.Affine]]
-    ordered: bool
+    is_ordered: bool
 
 
 def split(kernel: ir.Kernel) -> tuple[tuple[Part, ...], tuple[ir.Buffer, ...]]:
@@ -80,7 +80,7 @@ def _cut_phases(kernel: ir.Kernel) -> list[_Cut]:
                 free = tuple(a for a in (*phase.axes, *loop.axes) if a not in r.axes)
                 if set(free) == set(phase.axes):
                     stay.setdefault(r.axes, []).append(r)
-                elif r.carried or set(phase.axes) - set(free):
+                elif r.is_carried or set(phase.axes) - set(free):
                     late.append((free, (ir.Stage(r.axes, (r,)),)))
                 else:  # the result varies along axes of the stage: it is complete before the next stage reads it
                     early.append((free, (ir.Stage(r.axes, (r,)),)))
@@ -136,15 +136,15 @@ class _Rewriter(Rewriter):
 
     def __init__(self, outside: dict[int, tuple[ir.Buffer, ir.Affine]], extents: dict[int, int]) -> None:
         super().__init__({})
-        self.outside = outside
+        self.exported_accumulators = outside
         self.extents = extents
-        self.gone: set[int] = set()
+        self.merged_axes: set[int] = set()
         self.by_key: dict[tuple, ir.Value] = {}
 
     def _rewrite_one(self, v: ir.Value) -> ir.Value:
-        op, attr, args = v.op, v.attr, tuple([self._done[id(a)][1] for a in v.args])
-        if op == "acc" and attr in self.outside:
-            buffer, place = self.outside[attr]
+        op, attr, args = v.op, v.attr, tuple([self._rewritten[id(a)][1] for a in v.args])
+        if op == "acc" and attr in self.exported_accumulators:
+            buffer, place = self.exported_accumulators[attr]
             op, attr = "load", ir.Access(buffer, (place,))
         key_attr: object = attr
         if op == "load":
@@ -159,7 +159,7 @@ class _Rewriter(Rewriter):
 
     def affine(self, a: ir.Affine) -> ir.Affine:
         gather = tuple([(self.value(v), c) for v, c in a.gather])
-        return ir.Affine(a.const, tuple(t for t in a.terms if t[0] not in self.gone and self.extents[t[0]] > 1), gather)
+        return ir.Affine(a.const, tuple(t for t in a.terms if t[0] not in self.merged_axes and self.extents[t[0]] > 1), gather)
 
     def access(self, a: ir.Access) -> ir.Access:
         guard = tuple([(self.affine(g[0]), *g[1:]) for g in a.guard if not self.always_holds(g)])
@@ -167,7 +167,7 @@ class _Rewriter(Rewriter):
         return ir.Access(buffer, (self.affine(a.flat()),), guard, a.fill)
 
     def always_holds(self, guard: Guard) -> bool:
-        return not guard[0].gather and always(guard, self.extents)
+        return not guard[0].gather and always_holds(guard, self.extents)
 
 
 def _coefficients(
@@ -206,7 +206,7 @@ def _simplify(
     places = [place for _, place in exports.values()]
     places += [outside[v.attr][1] for v in walk(roots(stages)) if v.op == "acc" and v.attr in outside]
     coefficients = _coefficients(stages, places, rewriter.always_holds)
-    gone = rewriter.gone
+    gone = rewriter.merged_axes
     merged = _merge(shared, coefficients, gone)
     # an axis in the lists of several stages must merge the same way in all of them
     own: dict[tuple[ir.Axis, ...], tuple[ir.Axis, ...]] = {}
@@ -239,7 +239,7 @@ def iteration_number(axes: tuple[ir.Axis, ...]) -> ir.Affine:
     """Return the number of an iteration of some axes, the last of which runs fastest."""
     step, place = 1, ir.Affine()
     for a in reversed(axes):
-        place = place.plus(ir.along(a, step))
+        place = place.plus(ir.axis_index(a, step))
         step *= a.extent
     return place
 
@@ -263,7 +263,7 @@ def split_by_stage(part: Part, number: int) -> tuple[list[Part], list[ir.Buffer]
         reductions = tuple(replace(r, value=change.value(r.value)) for r in stage.reductions)
         if any(r.running for r in reductions):
             stores = tuple(map(change.store, stage.stores))
-            if part.ordered:  # partial results go through scratch, too
+            if part.is_ordered:  # partial results go through scratch, too
                 all_axes = (*part.shared, *stage.axes)
                 partial_stores: list[ir.Store] = []
                 for r in reductions:
@@ -285,7 +285,7 @@ def split_by_stage(part: Part, number: int) -> tuple[list[Part], list[ir.Buffer]
             change = Rewriter(replacements)
         if stage.stores:
             stores = tuple(map(change.store, stage.stores))
-            parts.append(Part((*part.shared, *stage.axes), (ir.Stage((), (), stores),), {}, part.ordered))
+            parts.append(Part((*part.shared, *stage.axes), (ir.Stage((), (), stores),), {}, part.is_ordered))
     return parts, scratch
 
 

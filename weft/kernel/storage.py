@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.dtypes.formats import Format
 from weft.kernel.expressions import Rewriter, may_collide
-from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
+from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, axis_index
 
 RELAYOUT = "relay"  # the name of kernels that only copy an array into another memory order
 
@@ -21,7 +21,7 @@ def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (0, *range(2, len(shape)), 1)
 
 
-def lying(kernel: Kernel, orders: Mapping[int, tuple[int, ...]]) -> Kernel:
+def reorder_memory(kernel: Kernel, orders: Mapping[int, tuple[int, ...]]) -> Kernel:
     """Return the kernel with some arguments in other memory orders: buffer id -> order.
 
     Loops that only store are reordered to follow the memory they write.
@@ -74,7 +74,7 @@ def relay(shape: tuple[int, ...], dtype: Format) -> Kernel:
     """Return a kernel that copies a row-major array to channels-last order."""
     order = channels_last(shape)
     axes = tuple([Axis(d, n) for d, n in enumerate(shape)])
-    index = tuple([along(a) for a in axes])
+    index = tuple([axis_index(a) for a in axes])
     source, target = Buffer(0, dtype, shape), Buffer(1, dtype, shape, order=order)
     store = Store(Access(target, index), Value("load", (), dtype, Access(source, index)))
     return Kernel(RELAYOUT, (Phase(tuple([axes[d] for d in order]), (Stage((), (), (store,)),)),), (source,), (target,))

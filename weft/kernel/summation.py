@@ -143,7 +143,7 @@ def fold_in_order(
     return blocks[0][1] if blocks else identity
 
 
-def reduced(flat: np.ndarray, monoid: str, accum: np.dtype, order: Order) -> np.ndarray:
+def reduce_last(flat: np.ndarray, monoid: str, accum: np.dtype, order: Order) -> np.ndarray:
     """Reduce the last dimension with ``monoid`` (see ``kernel.ir.Reduction``), accumulating in ``accum``.
 
     ``flat`` has the dtype ``accum`` unless it is bool or the result is a position.

@@ -91,9 +91,9 @@ class Target:
     name: str = "cpu"
     orders: Orders = Orders()
     fusion: FusionLimits = FusionLimits()
-    keeps: frozenset[str] = EVERY
+    kept_orders: frozenset[str] = EVERY
     precisions: frozenset[str] = frozenset()
-    unordered: bool = False
+    fast_unordered: bool = False
     channels_last: int = 0
     relaying: int = 0
     chains: ChainLimits = ChainLimits()

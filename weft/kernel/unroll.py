@@ -15,8 +15,8 @@ from typing import TypeGuard
 from weft.dtypes.formats import BOOL
 from weft.kernel.expressions import Machine, axes_of, loads, operands, roots, walk
 from weft.kernel.hazards import in_place
-from weft.kernel.index import always, never
-from weft.kernel.ir import Access, Affine, Axis, Chain, Contraction, Kernel, Phase, Stage, Store, Value, along, size_of
+from weft.kernel.index import always_holds, never_holds
+from weft.kernel.ir import Access, Affine, Axis, Chain, Contraction, Kernel, Phase, Stage, Store, Value, axis_index, size_of
 from weft.kernel.stages import iteration_number
 
 SHORT = 4  # iterations of a shared loop that is unrolled
@@ -134,7 +134,7 @@ def _join_phases(m: Machine, first: Phase, second: Phase, overwritten: set[int])
     if not (_only_stores(one) and _only_stores(two) and all(_keeps_to_column(p, overwritten) for p in (first, second))):
         return None
     extents = {x.id: x.extent for x in a}
-    renamed = {old.id: along(new) for old, new in zip(b, a, strict=True)}
+    renamed = {old.id: axis_index(new) for old, new in zip(b, a, strict=True)}
     stages = [replace(s, stores=tuple(substitute(m, s.stores, at, extents))) for s, at in ((one, {}), (two, renamed))]
     joined = _join_stages(*stages)
     return None if joined is None else Phase(a, (joined,))
@@ -166,13 +166,13 @@ def substitute(m: Machine, stores: Sequence[Store], at: Mapping[int, Affine], ex
 
     def place(a: Access) -> Access:
         guards = [(move(i), low, high) for i, low, high in a.guard]
-        return Access(a.buffer, tuple(map(move, a.index)), tuple([g for g in guards if not always(g, extents)]), a.fill)
+        return Access(a.buffer, tuple(map(move, a.index)), tuple([g for g in guards if not always_holds(g, extents)]), a.fill)
 
     def rebuild(v: Value) -> Value:
         args = [done[id(x)] for x in v.args]
         if v.op == "load":
             access = place(v.attr)
-            return m.const(access.fill, v.dtype) if never(access.guard, extents) else m.load(access)
+            return m.const(access.fill, v.dtype) if never_holds(access.guard, extents) else m.load(access)
         if v.op == "index":
             return m.index(move(v.attr))
         if v.op in ("const", "scalar", "acc"):
@@ -181,7 +181,7 @@ def substitute(m: Machine, stores: Sequence[Store], at: Mapping[int, Affine], ex
             return m.select(*args) if args[0].op != "const" else args[1] if args[0].attr else args[2]
         if v.op in _COMPARISONS and all(x.op == "const" and isinstance(x.attr, int) for x in args):
             return m.const(_COMPARISONS[v.op](args[0].attr, args[1].attr), BOOL)
-        return m.made(v.op, args, v.dtype)
+        return m.make(v.op, args, v.dtype)
 
     moved = []
     for s in stores:
@@ -189,6 +189,6 @@ def substitute(m: Machine, stores: Sequence[Store], at: Mapping[int, Affine], ex
             if id(v) not in done:
                 done[id(v)] = rebuild(v)
         access = place(s.access)
-        if not never(access.guard, extents):
+        if not never_holds(access.guard, extents):
             moved.append(Store(access, done[id(s.value)], s.mode))
     return moved

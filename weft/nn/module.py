@@ -12,7 +12,7 @@ from weft.array.convert import cast
 from weft.dtypes.api import is_float
 from weft.dtypes.formats import FLOATS
 from weft.dtypes.parse import parse_dtype
-from weft.eager.materialise import proven
+from weft.eager.materialise import compute_fallible
 from weft.errors import DTypeError
 from weft.functions import random
 from weft.functions.creation.fill import asarray
@@ -80,7 +80,7 @@ class Module(ModuleTree):
             raise DTypeError(f"astype: dtype must be a float dtype, not {target}")
         trained = self.parameters()
         arrays = {name: a for name, a in self.arrays().items() if is_float(a.dtype)}
-        proven([a.node for a in arrays.values()])
+        compute_fallible([a.node for a in arrays.values()])
         for name, a in arrays.items():
             a._set(cast(a.node, target if name in trained else target.computed))
         return self

@@ -11,10 +11,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from weft.array import Array, Scalar, own
+from weft.array import Array, Scalar, wrap_array
 from weft.dtypes.api import can_cast
 from weft.dtypes.parse import parse_dtype
-from weft.eager.materialise import proven
+from weft.eager.materialise import compute_fallible
 from weft.errors import DTypeError, ShapeError
 from weft.transforms.tree import register_module, structure_changed
 
@@ -60,8 +60,8 @@ class ModuleTree:
             old[...] = value
             return
         if isinstance(value, Array):
-            proven((value.node,))  # raises now what would raise in every call
-        object.__setattr__(self, name, own(value.node) if isinstance(value, Scalar) else value)
+            compute_fallible((value.node,))  # raises now what would raise in every call
+        object.__setattr__(self, name, wrap_array(value.node) if isinstance(value, Scalar) else value)
         structure_changed()
 
     def children(self) -> Iterator[tuple[str, ModuleTree]]:

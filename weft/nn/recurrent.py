@@ -158,7 +158,7 @@ class _Recurrent(Module):
                 for name, state in zip(("hidden", "cell"), states, strict=False):
                     setattr(self, name, zeros(state.shape, dtype=state.dtype))
             for trace in traces():
-                trace.once = True  # after reset_state() other arrays hold the state, which needs a new trace
+                trace.one_call_only = True  # after reset_state() other arrays hold the state, which needs a new trace
         for name, state in zip(("hidden", "cell"), states, strict=False):
             setattr(self, name, state)
 

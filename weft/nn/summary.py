@@ -239,7 +239,7 @@ def _program_cost(program: Program) -> tuple[int, int]:
             flops, moved = flops + info.flops, moved + info.bytes
         elif isinstance(step, Loop):
             body = _program_cost(step.body)
-            flops, moved = flops + step.expected * body[0], moved + step.expected * body[1]
+            flops, moved = flops + step.expected_steps * body[0], moved + step.expected_steps * body[1]
         elif isinstance(step, HostCall):
             slots = [program.slots[i] for i in (*step.args, step.out)]
             moved += sum(int(np.prod(s.shape)) * s.dtype.bytes for s in slots)

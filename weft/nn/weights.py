@@ -24,7 +24,7 @@ from weft.dtypes.api import as_dtype, is_float
 from weft.dtypes.formats import FORMATS, FROM_NUMPY
 from weft.dtypes.formats import named as format_named
 from weft.dtypes.rounding import converted
-from weft.eager.materialise import look
+from weft.eager.materialise import read_array
 from weft.errors import DataError, DTypeError, warn
 from weft.functions.creation.fill import asarray
 from weft.nn.module_tree import ModuleTree
@@ -263,7 +263,7 @@ def save(path: str | os.PathLike, arrays: ModuleTree | dict[str, Any], dtype: An
     content = {}
     for name, array in named.items():
         refuse_subclass(array)
-        values = look(array.node) if isinstance(array, Array) else np.asarray(array)
+        values = read_array(array.node) if isinstance(array, Array) else np.asarray(array)
         is_cast = stored is not None and is_float(values.dtype)
         content[name] = _cast(values, stored, f"save: {name!r}") if is_cast else values
     write_atomically(path, pack(content))

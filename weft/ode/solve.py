@@ -118,7 +118,9 @@ def solve(
     readable = not CONTEXT.transform_depth
     layout, start = lay_out(y0)
     times = read_times(ts, layout.dtype, readable)
-    _check(solver, rtol, atol, start.shape, control, max_steps, adjoint, dt0, readable)
+    _check_solver(solver)
+    _check_tolerances(rtol, atol, start.shape, readable)
+    _check_options(control, max_steps, dt0, adjoint)
     if control is None:
         control = PI() if solver.error_order else ConstantSteps()
     if isinstance(control, PI) and not solver.error_order:
@@ -169,20 +171,25 @@ def _error(status: int, t: float, y: Any, max_steps: int) -> SolverError:
     return SolverError(f"solve: stopped at t = {t:g}: {reason}", t, y)
 
 
-def _check(
-    solver: Any, rtol: Any, atol: Any, shape: tuple[int, ...], control: Any, max_steps: Any, adjoint: Any, dt0: Any,
-    readable: bool,
-) -> None:
-    """Raise an error for arguments of :func:`solve` that do not fit. shape : of the state as one array"""
+def _check_solver(solver: object) -> None:
+    """Raise a TypeError if ``solver`` is not a method of this package."""
     if not all(hasattr(solver, name) for name in ("start", "step", "error_order")) or isinstance(solver, type):
         raise TypeError(f"solve: solver is {short(solver)}, but must be a method such as wf.ode.Tsit5()")
+
+
+def _check_tolerances(rtol: object, atol: object, shape: tuple[int, ...], readable: bool) -> None:
+    """Raise an error for tolerances that do not fit. shape : of the state as one array. readable : arrays have values here"""
     for name, value in (("rtol", rtol), ("atol", atol)):
         size = np.shape(check_real(np.asarray(value) if isinstance(value, list | tuple) else value, "solve", name))
         if len(size) > len(shape) or any(n not in (1, m) for n, m in zip(size[::-1], shape[::-1], strict=False)):
             raise ShapeError(f"solve: {name} has shape {size}, but must be a number, or have the shape of the state, {shape}")
-        known = isinstance(value, int | float | np.ndarray) or (isinstance(value, Array) and readable)
-        if known and not np.all(np.asarray(value) > 0):
+        has_value = isinstance(value, int | float | np.ndarray) or (isinstance(value, Array) and readable)
+        if has_value and not np.all(np.asarray(value) > 0):
             raise ValueError(f"solve: {name} is {short(value)}, but must be positive")
+
+
+def _check_options(control: object, max_steps: object, dt0: object, adjoint: object) -> None:
+    """Raise an error for other arguments of :func:`solve` that do not fit."""
     if control is not None and not isinstance(control, PI | ConstantSteps):
         raise TypeError(f"solve: control is {short(control)}, but must be PI(), ConstantSteps() or None")
     if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:

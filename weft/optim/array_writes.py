@@ -14,12 +14,12 @@ from weft.array import Array, Scalar, ndarray, wrap
 from weft.array.convert import convert_assigned
 from weft.array.indexing import broadcast_value, check_pending_indices
 from weft.dtypes.parse import parse_dtype
-from weft.eager.materialise import proven
+from weft.eager.materialise import compute_fallible
 from weft.functions.elementwise.ufuncs import not_equal
 from weft.functions.indexing.where import where
 from weft.graph.node import Node
 from weft.graph.primitives.call import call, cast
-from weft.graph.table_gradients import find_scatters, summed
+from weft.graph.table_gradients import find_scatters, sum_rows
 from weft.transforms.tree import is_module
 
 Writes = list[tuple[Array, Any]]  # (target, content)
@@ -38,7 +38,7 @@ def write_together(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] 
 def ready(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] = ()) -> list[tuple[Array, Node]]:
     """Return each target with the node to write, after computing all nodes that may raise, ``others`` included."""
     nodes = [_convert_content(target, content) for target, content in writes]
-    proven([*nodes, *[x.node for x in others]])
+    compute_fallible([*nodes, *[x.node for x in others]])
     return list(zip([target for target, _ in writes], nodes, strict=True))
 
 
@@ -70,7 +70,7 @@ def touched_rows(gradient: Array, dtype: np.dtype) -> tuple[Node, Array] | None:
     parts = find_scatters(gradient.node, parse_dtype(dtype)) if gradient.size else None
     if parts is None or not sum(p.indices.size for p in parts):
         return None
-    rows = summed(parts, gradient.shape[0])
+    rows = sum_rows(parts, gradient.shape[0])
     return rows.numbers, wrap(rows.values)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft.array import Array, own
+from weft.array import Array, wrap_array
 from weft.errors import short, warn
 from weft.functions.creation.fill import array, asarray, full, zeros
 from weft.functions.elementwise.ufuncs import abs as absolute
@@ -362,7 +362,7 @@ class FirstOrder:
 
     def __init__(self, loss: Loss, variables: Variables, method: Optimizer, tol: float | None) -> None:
         self.variables, self.method, self.tol = variables, method, tol
-        self.arrays = [own(x.node) for x in variables.unravel(variables.vector)]
+        self.arrays = [wrap_array(x.node) for x in variables.unravel(variables.vector)]
         tree = variables.fill(self.arrays)
         self.model: Any
         if is_module(tree):
@@ -395,7 +395,7 @@ class FirstOrder:
         return replace(state, x=self._snapshot())
 
     def _snapshot(self) -> list[Array]:
-        return [own(x.node) for x in self.arrays]
+        return [wrap_array(x.node) for x in self.arrays]
 
     def _evaluate(self, batch: tuple[Any, ...]) -> tuple[Array, dict[str, Array]]:
         value, gradient = value_and_grad(self.loss)(self.model, *batch)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, own, wrap
+from weft.array import Array, Scalar, wrap, wrap_array
 from weft.array.convert import as_node
 from weft.dtypes.formats import COMPLEX, INEXACT
 from weft.errors import DTypeError, ShapeError, short
@@ -189,7 +189,7 @@ class Variables:
         arrays = []
         for v, writable in zip(values, self.is_writable, strict=True):
             fits = writable is not isinstance(v, Scalar) or v.shape
-            arrays.append(v if fits else own(v.node) if writable else wrap(v.node))
+            arrays.append(v if fits else wrap_array(v.node) if writable else wrap(v.node))
         new = [leaf if k is None else arrays[k] for leaf, k in zip(self.leaves, self.at, strict=True)]
         return unflatten(self.structure, new)
 

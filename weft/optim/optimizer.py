@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.dtypes.parse import parse_dtype
-from weft.eager.materialise import known
+from weft.eager.materialise import can_compute
 from weft.errors import DTypeError, ShapeError, TraceError, short
 from weft.functions.creation.fill import full, zeros
 from weft.functions.elementwise.ufuncs import expm1
@@ -28,7 +28,7 @@ from weft.optim.groups import DELETED, GroupOptions, Groups
 from weft.optim.update_arguments import check_learning_rate, match_gradients, named_arrays
 from weft.runtime.cell import inside_trace, owning_trace
 from weft.runtime.context import CONTEXT
-from weft.runtime.traced_int import computed
+from weft.runtime.traced_int import compute_traced
 from weft.transforms.tree import structure_changed
 from weft.transforms.write_log import call_atomically
 
@@ -399,7 +399,7 @@ class Optimizer:
         if CONTEXT.trace is not owning_trace(self._home._trace):
             for name, p in parameters.items():
                 for slot, content in self.state[name].items():
-                    if not known(content._node):
+                    if not can_compute(content._node):
                         self.state[name][slot] = self._member(self._keys[name]).start(slot, p)
 
     def _schedule_factor(self, count: Array) -> Any:
@@ -462,4 +462,4 @@ def state_dtype(dtype: np.dtype) -> np.dtype:
 
 def bias_correction(beta: float, t: Array) -> Array | float:
     """Return ``1 - beta**t``, accurate where the power is near 1; computed once per step."""
-    return -expm1(computed(math.log, beta) * t) if beta else 1.0
+    return -expm1(compute_traced(math.log, beta) * t) if beta else 1.0

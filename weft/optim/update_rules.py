@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array, own, wrap
+from weft.array import Array, wrap, wrap_array
 from weft.functions.creation.fill import full, ones
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import exp, maximum, minimum, sign, sqrt
@@ -704,7 +704,7 @@ class SantaE(Optimizer):
     def start(self, slot: str, p: Array) -> Array:
         dtype, lr = state_dtype(p.dtype), self.lr or self._first_lr  # the rule divides by the momentum, which must not be 0
         if slot == "momentum":
-            return own(normal(0.0, lr**0.5, p.shape, dtype=dtype).node)  # of shape () an array that can be written
+            return wrap_array(normal(0.0, lr**0.5, p.shape, dtype=dtype).node)  # of shape () an array that can be written
         return full(p.shape, self.c * lr**0.5 if slot == "friction" else 0.0, dtype=dtype)
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:

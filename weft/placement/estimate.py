@@ -91,7 +91,7 @@ class _Counter:
                 for number in (stage.softmax.top, stage.softmax.total):
                     record(number, stage.batch, stage.rows)
             for o in stage.outer:
-                record(o.id, stage.batch, stage.columns if o.across else stage.rows, o.n)
+                record(o.id, stage.batch, stage.columns if o.sums_rows else stage.rows, o.n)
         else:
             for r in stage.reductions:
                 record(r.id, tuple([a for a in (*shared, *stage.axes) if a not in r.axes or r.running]))
@@ -254,10 +254,10 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
             working += _kernel_seconds(step.kernel, info.bytes, machine)
         elif isinstance(step, Loop):
             inner = _steps(step.body, machine, launch if find_hosts(step.body) else machine.replay)
-            launches += step.expected * inner[0]
-            launching += step.expected * inner[1]
-            working += step.expected * inner[2]
-            moving += step.expected * inner[3]
+            launches += step.expected_steps * inner[0]
+            launching += step.expected_steps * inner[1]
+            working += step.expected_steps * inner[2]
+            moving += step.expected_steps * inner[3]
         elif isinstance(step, HostCall):
             sizes = [_nbytes(program, slot) for slot in (*step.args, step.out)]
             working += NUMPY_S + max(sum(sizes) / NUMPY_BYTES, step.flops / NUMPY_FLOPS)

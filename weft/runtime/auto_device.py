@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # loaded with the first decision
 
 _COMPILE_S = 0.1  # to compile a kernel for another device
 _MAX_PLACEMENTS = 64  # combinations of input devices cached per program
-_NEVER = 1 << 30  # calls
+_NEVER_CALLS = 1 << 30  # calls
 _RETRY_RUNS = 100  # after so many runs, memory may be free again
 
 
@@ -47,7 +47,7 @@ class _Choice:
     later: str
     calls: int
     gain: float
-    again: int
+    repeat_after: int
 
 
 class Placement:
@@ -57,7 +57,9 @@ class Placement:
     kernels : number of kernels that another device would have to compile
     """
 
-    __slots__ = ("_estimates", "_figures", "_kept", "_work_bytes", "_refused", "_choices", "kernels", "lost", "sizes")
+    __slots__ = (
+        "_estimates", "_figures", "_first_constant", "_work_bytes", "_shortages", "_choices", "kernels", "lost_seconds", "sizes"
+    )
 
     def __init__(self, graph: Graph, figures: PlacementFigures, sizes: Sequence[int], kept: int) -> None:
         from weft.placement.estimate import estimate, made
@@ -66,18 +68,18 @@ class Placement:
 
         program = build(execute.copy_structure(graph), get_device().target)
         self._estimates = tuple([estimate(name, program, machine) for name, machine in figures.machines.items()])
-        self._figures, self.sizes, self._kept = figures, tuple(sizes), kept
+        self._figures, self.sizes, self._first_constant = figures, tuple(sizes), kept
         self._choices: dict[tuple[type, ...], _Choice] = {}
-        self._work_bytes, self._refused = made(program, kept), dict[str, str]()
-        self.kernels, self.lost = len({id(call.kernel) for call in calls(program)}), 0.0
+        self._work_bytes, self._shortages = made(program, kept), dict[str, str]()
+        self.kernels, self.lost_seconds = len({id(call.kernel) for call in calls(program)}), 0.0
 
     def choose(self, values: Sequence[Any]) -> _Choice:
         """Return the decision for inputs on the devices of ``values``."""
         key = tuple(map(type, values))
         choice = self._choices.get(key)
-        if choice is not None and choice.again != _NEVER:
-            choice.again -= 1
-        if choice is None or not choice.again:
+        if choice is not None and choice.repeat_after != _NEVER_CALLS:
+            choice.repeat_after -= 1
+        if choice is None or not choice.repeat_after:
             if len(self._choices) >= _MAX_PLACEMENTS:
                 self._choices.clear()
             choice = self._choices[key] = self._decide(values)
@@ -85,24 +87,24 @@ class Placement:
 
     def refuse(self, device: str, error: OutOfDeviceMemory) -> None:
         """Exclude a device on which a run found no memory left."""
-        self._refused[device] = f"a run found no memory left there ({error})"
+        self._shortages[device] = f"a run found no memory left there ({error})"
         self._choices.clear()
         warn(f"a program that 'auto' placed on {device} runs on the CPU from now on: {error}")
 
     def choose_for_call(self, values: Sequence[Any]) -> _Choice:
         """Return the decision for a call, and count the call."""
         choice = self.choose(values)
-        if choice.calls != _NEVER:
+        if choice.calls != _NEVER_CALLS:
             choice.calls -= 1
             if choice.calls < 0:
-                choice.device, choice.calls = choice.later, _NEVER
+                choice.device, choice.calls = choice.later, _NEVER_CALLS
         return choice
 
     def decision(self, values: Sequence[Any], kept: bool = True) -> Decision:
         """Choose the cheapest device, with the reason. kept : whether inputs that stay the same must be moved too"""
         from weft.placement.choose import decide
 
-        last = len(values) if kept else self._kept
+        last = len(values) if kept else self._first_constant
         return decide(self._estimates, self._figures.machines, self._arrays(values, 0, last), self._exclusions(values))
 
     def _exclusions(self, values: Sequence[Any]) -> dict[str, str]:
@@ -111,7 +113,7 @@ class Placement:
         from weft.placement.choose import find_full_devices
 
         left = rooms(self._figures.machines)
-        return find_full_devices(self._work_bytes, self._arrays(values, 0, len(values)), left) | self._refused
+        return find_full_devices(self._work_bytes, self._arrays(values, 0, len(values)), left) | self._shortages
 
     def _arrays(self, values: Sequence[Any], first: int, last: int) -> list[tuple[int, str]]:
         """Return bytes and device name of each input array."""
@@ -124,55 +126,57 @@ class Placement:
         now, then = self.decision(values), self.decision(values, kept=False)
         seconds_now = {e.device: e.total for e in now.estimates}
         gain = seconds_now["cpu"] - seconds_now[now.device]
-        memory_short = seconds_now[now.device] > min([seconds_now[name] for name in seconds_now if name not in self._refused])
-        again = _RETRY_RUNS if memory_short else _NEVER
+        memory_short = seconds_now[now.device] > min([seconds_now[name] for name in seconds_now if name not in self._shortages])
+        again = _RETRY_RUNS if memory_short else _NEVER_CALLS
         if now.device == then.device:
-            return _Choice(now.device, now.device, _NEVER, gain, again)
+            return _Choice(now.device, now.device, _NEVER_CALLS, gain, again)
         seconds_later = {e.device: e.total for e in then.estimates}
-        arrays = self._arrays(values, self._kept, len(values))
+        arrays = self._arrays(values, self._first_constant, len(values))
         price = transfer_seconds(then.device, self._figures.machines, arrays)
         saving = seconds_later[now.device] - seconds_later[then.device]  # seconds saved per call once the arrays are there
-        return _Choice(now.device, then.device, ceil(min(price / saving, _NEVER - 1)) if saving > 0 else _NEVER, gain, again)
+        return _Choice(
+            now.device, then.device, ceil(min(price / saving, _NEVER_CALLS - 1)) if saving > 0 else _NEVER_CALLS, gain, again
+        )
 
 
 class PlacedProgram:
     """A jitted function's graph with one Run per device that it was placed on."""
 
-    __slots__ = ("_graph", "_last", "_placement", "_runs", "_written")
+    __slots__ = ("_graph", "_last_choice", "_placement", "_runs", "_overwritten_inputs")
 
     def __init__(self, graph: Graph, sizes: Sequence[int], kept: int, written: Mapping[int, int] | None) -> None:
-        self._graph, self._runs, self._written = execute.copy_structure(graph), dict[str, Run](), written
+        self._graph, self._runs, self._overwritten_inputs = execute.copy_structure(graph), dict[str, Run](), written
         self._placement = Placement(graph, CONTEXT.placement, sizes, kept)
-        self._last: _Choice | None = None
+        self._last_choice: _Choice | None = None
 
     def choose_run(self, values: Sequence[Any]) -> tuple[Run, Device]:
         """Return the Run on the cheapest device for inputs on the devices of ``values``, counting transfers, and the device."""
         matches = len(values) == len(self._placement.sizes) and None not in values  # else the call differs from the program
-        choice = self._last = self._placement.choose_for_call(values) if matches else None
+        choice = self._last_choice = self._placement.choose_for_call(values) if matches else None
         name = "cpu" if choice is None else choice.device
         return self._run(name), get_device(name)
 
-    def brought(self, nodes: Sequence[Node]) -> Run:
+    def choose_and_move(self, nodes: Sequence[Node]) -> Run:
         """Choose a device, move the values of ``nodes`` there and return the Run."""
         run, device = self.choose_run([n.value for n in nodes])
         try:
-            execute.here(nodes, device)
+            execute.move_leaves(nodes, device)
         except OutOfDeviceMemory as error:
             run = self.fall_back(device.name, error)
-            execute.here(nodes, get_device())
+            execute.move_leaves(nodes, get_device())
         return run
 
     def fall_back(self, name: str, error: OutOfDeviceMemory) -> Run:
         """Exclude a device without memory left, and return the Run on the CPU."""
         self._placement.refuse(name, error)
-        self._last = None
+        self._last_choice = None
         return self._run("cpu")
 
     def _run(self, name: str) -> Run:
         run = self._runs.get(name)
         if run is None:
             with execute.on(name):
-                run = execute.with_source_lines(execute.executable(self._graph), self._graph, self._written)
+                run = execute.with_source_lines(execute.executable(self._graph), self._graph, self._overwritten_inputs)
             run = self._runs[name] = run if name == "cpu" else _RunWithFallback(run, name, self)
         return run
 
@@ -186,24 +190,24 @@ class PlacedProgram:
 
     def staying(self) -> Run | None:
         """Return the Run on the CPU if the last decision is to stay there for good, else None."""
-        choice = self._last
-        stays = choice is not None and choice.device == "cpu" and choice.calls == choice.again == _NEVER
+        choice = self._last_choice
+        stays = choice is not None and choice.device == "cpu" and choice.calls == choice.repeat_after == _NEVER_CALLS
         return self._runs.get("cpu") if stays else None
 
 
 class _RunWithFallback:
     """A Run on a device that falls back to the CPU when the device has no memory left."""
 
-    __slots__ = ("_name", "_placed", "_run")
+    __slots__ = ("_name", "_program", "_run")
 
     def __init__(self, run: Run, name: str, placed: PlacedProgram) -> None:
-        self._run, self._name, self._placed = run, name, placed
+        self._run, self._name, self._program = run, name, placed
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
         try:
             return self._run(inputs, held)
         except OutOfDeviceMemory as error:
-            return self._placed.repeat_on_cpu(self._name, inputs, error)
+            return self._program.repeat_on_cpu(self._name, inputs, error)
 
     def direct(self) -> int:
         return self._run.direct()
@@ -223,18 +227,18 @@ def device_of(graph: Graph, values: Sequence[Any]) -> str:
     if placement is None:
         sizes = [0 if n.op is SCALAR else n.nbytes for n in graph.inputs]
         placement = Placement(graph, figures, sizes, len(sizes))
-        execute.PROGRAMS.put(key, placement, execute.LEAST)
+        execute.PROGRAMS.put(key, placement, execute.MIN_PROGRAM)
     choice = placement.choose(values)
     if choice.device == "cpu" or not CONTEXT.compile_threshold:
         return choice.device
     with execute.on(choice.device):
         if execute.PROGRAMS.get(execute.key_of(graph)) is not None:
             return choice.device
-    placement.lost += choice.gain
-    return choice.device if placement.lost > CONTEXT.compile_threshold * _COMPILE_S * placement.kernels else "cpu"
+    placement.lost_seconds += choice.gain
+    return choice.device if placement.lost_seconds > CONTEXT.compile_threshold * _COMPILE_S * placement.kernels else "cpu"
 
 
-def refused(graph: Graph, name: str, error: OutOfDeviceMemory) -> None:
+def record_shortage(graph: Graph, name: str, error: OutOfDeviceMemory) -> None:
     """Record that a graph found no memory left on a device."""
     placement = execute.PROGRAMS.get((CONTEXT.placement, graph.key(), CONTEXT.flush_denormals))
     if placement is not None:

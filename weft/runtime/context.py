@@ -30,12 +30,12 @@ class PendingList(list[Any]):
     last computation.
     """
 
-    __slots__ = ("came", "counted", "known", "limit", "line", "swept", "until", "waits")
+    __slots__ = ("new_entries", "counted_length", "node_count", "limit", "line", "swept_length", "until", "waits")
 
     def __init__(self) -> None:
         super().__init__()
         self.limit = 32
-        self.swept = self.came = self.counted = self.known = self.until = 0
+        self.swept_length = self.new_entries = self.counted_length = self.node_count = self.until = 0
         self.waits = False
         self.line: Any = None
 

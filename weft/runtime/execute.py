@@ -24,7 +24,7 @@ from weft.runtime.context import CONTEXT
 # are kept (about 16 KB each, 40 MB in all); large programs take 64 to 128 MB by estimate. The last 16 are always kept. Programs
 # with fixed shapes need far less.
 PROGRAMS = BoundedCache(64e6)
-LEAST, NODE, STEP = 64e3, 1e3, 8e3  # bytes: least of a program, of a node in key and kernel, of a step in code and table
+MIN_PROGRAM, NODE, STEP = 64e3, 1e3, 8e3  # bytes: least of a program, of a node in key and kernel, of a step in code and table
 
 
 def key_of(graph: Graph) -> tuple:
@@ -56,7 +56,7 @@ def on(name: str) -> Iterator[None]:
         CONTEXT.device, CONTEXT.placement = previous
 
 
-def here(nodes: Iterable[Node], target: Device | None = None) -> None:
+def move_leaves(nodes: Iterable[Node], target: Device | None = None) -> None:
     """Move the values of leaves to ``target``, by default the device in use. The leaf keeps the moved copy, so a program moves
     each input once. Call it only if ``DEVICE_OF_BUFFER_TYPE`` is not empty."""
     if target is None:
@@ -77,7 +77,7 @@ def move_if_small(*nodes: Node) -> bool:
         for node in nodes:
             if node.value is not None and node.nbytes > CONTEXT.max_eager_bytes and type(node.value) in DEVICE_OF_BUFFER_TYPE:
                 return False
-    here(nodes)
+    move_leaves(nodes)
     return True
 
 
@@ -95,7 +95,7 @@ def executable(graph: Graph) -> Run:
         run = current.compile(program, flush_denormals=CONTEXT.flush_denormals)
         run.places = _find_places(graph, program)
         kernels = sum(1 for _ in calls(program))
-        PROGRAMS.put(key, run, max(LEAST, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))
+        PROGRAMS.put(key, run, max(MIN_PROGRAM, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))
     return run
 
 
@@ -125,7 +125,7 @@ def run(graph: Graph, values: Sequence[Any], compiled: Run | None = None) -> lis
     """
     runs: Any = executable(graph) if compiled is None else compiled
     if DEVICE_OF_BUFFER_TYPE:
-        here(graph.inputs)
+        move_leaves(graph.inputs)
         values = [v if n.value is None else n.value for n, v in zip(graph.inputs, values, strict=True)]
     try:
         return runs(list(values))
@@ -153,25 +153,25 @@ def with_source_lines(run: Run, graph: Graph, written: Mapping[int, int] | None 
 
 
 class _LocatedRun:
-    __slots__ = ("run_deferred", "graph", "run", "written")
+    __slots__ = ("run_deferred", "graph", "run", "overwritten_inputs")
 
     def __init__(self, run: Any, graph: Graph, written: Mapping[int, int] | None) -> None:
-        self.run, self.graph, self.written = run, copy_structure(graph), written
+        self.run, self.graph, self.overwritten_inputs = run, copy_structure(graph), written
         self.run_deferred = run.run_deferred if written is not None and isinstance(run, DefersChecks) else None
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
         try:
             if self.run_deferred is not None:
-                return self.run_deferred(inputs, held, self.written, self.told)
+                return self.run_deferred(inputs, held, self.overwritten_inputs, self.make_error)
             return self.run(inputs, held)
         except IndexFault as fault:
-            raise self.told(fault) from None
+            raise self.make_error(fault) from None
         except ValueError as error:
             if not hasattr(error, "step"):
                 raise
             raise _step_error(error, self.run.places, self.graph) from None
 
-    def told(self, fault: IndexFault) -> IndexError:
+    def make_error(self, fault: IndexFault) -> IndexError:
         return _index_error(fault, self.run.places, self.graph)
 
     def direct(self) -> int:
@@ -205,10 +205,10 @@ def _find_place(graph: Graph, name: str, where: Any) -> tuple[int, ...]:
 def _index_error(fault: IndexFault, places: list[Place], graph: Graph) -> IndexError:
     """Return the IndexError of a fault with the line of this graph, which may differ from the graph that was compiled."""
     site, path = places[fault.site]
-    return make_index_error(fault, site, _where(graph, path, site.where))
+    return make_index_error(fault, site, _line_of(graph, path, site.where))
 
 
-def _where(graph: Graph, path: tuple[int, ...], default: Any) -> Any:
+def _line_of(graph: Graph, path: tuple[int, ...], default: Any) -> Any:
     """Return the line of the node at a position; ``known`` if the position is empty."""
     node: Any = None
     for k in path:
@@ -220,7 +220,7 @@ def _step_error(error: ValueError, places: list[Place], graph: Graph) -> ValueEr
     """Return the error of a step in NumPy with the line of this graph."""
     step = error.step  # type: ignore[attr-defined]
     path = next((path for candidate, path in places if candidate is step), None)
-    return error if path is None else add_user_line(error, _where(graph, path, step.where))
+    return error if path is None else add_user_line(error, _line_of(graph, path, step.where))
 
 
 def add_user_line(error: ValueError, where: Any) -> ValueError:
@@ -235,7 +235,7 @@ def make_index_error(fault: IndexFault, site: Any, where: Any) -> IndexError:
     """Return NumPy's error for an index out of range, with the user's line. ``fault.index`` counts from the front."""
     index = fault.index
     if index < 0:
-        index += 1 << 64 if site.unsigned else site.lowest
+        index += 1 << 64 if site.is_unsigned else site.lowest
     return index_error(index, site.axis, site.extent, user_line(where))
 
 
@@ -244,10 +244,10 @@ def to_buffer(array: np.ndarray) -> Any:
     return device().upload(array)
 
 
-def first(buffer: Any, dtype: Format) -> Any:
+def read_first(buffer: Any, dtype: Format) -> Any:
     """Return the first element of a buffer, as a NumPy number."""
     source = owner(buffer)
-    number = source.first(buffer, dtype)
+    number = source.read_first(buffer, dtype)
     if DEVICE_OF_BUFFER_TYPE:
         _raise_late_error(source)
     return number

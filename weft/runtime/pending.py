@@ -16,12 +16,12 @@ from weft.graph.node import Node, topological_order
 from weft.graph.primitives.table import INPUT, is_placeholder
 from weft.runtime.context import CONTEXT, PendingList
 
-MOST_NODES = 2000  # pending in a thread
-MOST_BYTES = 256 << 20  # pending in one graph
-FIRST = 32  # Arrays created before the first check of the pending amount
+MAX_NODES = 2000  # pending in a thread
+MAX_BYTES = 256 << 20  # pending in one graph
+FIRST_CHECK = 32  # Arrays created before the first check of the pending amount
 
 
-def holds(node: Node) -> bool:
+def has_live_array(node: Node) -> bool:
     """Return whether a live Array refers to this pending node, so that its value may be read later."""
     holder = node.holder
     if holder is None or node.op.kind in ("leaf", "loop"):
@@ -40,34 +40,34 @@ def keep(handles: PendingList, begin: int, kept: list[weakref.ref]) -> None:
     """Replace the list from ``begin`` on by ``kept``; shift the thresholds that refer to the length."""
     removed = len(handles) - begin - len(kept)
     handles[begin:] = kept
-    handles.swept = len(handles)
+    handles.swept_length = len(handles)
     handles.limit -= removed
     handles.until -= removed
-    handles.counted -= removed
+    handles.counted_length -= removed
 
 
 def sweep(handles: PendingList) -> None:
-    handles.came = 0
+    handles.new_entries = 0
     keep(handles, 0, [*{id(ref): ref for ref in handles if find_node(ref) is not None}.values()])  # without duplicates
 
 
-def settled() -> None:
+def reset_thresholds() -> None:
     """Reset the thresholds if nothing is pending any more. The iterations of a loop that reads a value are then all cut at the
     same places."""
     handles = CONTEXT.pending
-    if len(handles) <= 2 * FIRST and not any([find_node(ref) is not None for ref in handles]):
+    if len(handles) <= 2 * FIRST_CHECK and not any([find_node(ref) is not None for ref in handles]):
         keep(handles, 0, [])
-        handles.limit, handles.waits = FIRST, False
-        handles.swept = handles.came = handles.counted = handles.known = handles.until = 0
+        handles.limit, handles.waits = FIRST_CHECK, False
+        handles.swept_length = handles.new_entries = handles.counted_length = handles.node_count = handles.until = 0
 
 
 def _sweep_requested(requested: Set[Node]) -> PendingList:
     """Return the list without dead and requested entries: its new end is swept, and all of it once it has doubled."""
     handles = CONTEXT.pending
-    begin = handles.swept
-    handles.came += len(handles) - begin
-    if handles.came > begin:
-        begin = handles.came = 0
+    begin = handles.swept_length
+    handles.new_entries += len(handles) - begin
+    if handles.new_entries > begin:
+        begin = handles.new_entries = 0
     keep(handles, begin, [ref for ref in handles[begin:] if (node := find_node(ref)) is not None and node not in requested])
     return handles
 
@@ -81,12 +81,12 @@ def find_dependents(order: Sequence[Node], requested: Sequence[Node]) -> list[No
     """
     wanted = {*requested}
     handles = _sweep_requested(wanted)
-    if len(handles) <= FIRST and not any([(node := find_node(ref)) is not None and node not in wanted for ref in handles]):
+    if len(handles) <= FIRST_CHECK and not any([(node := find_node(ref)) is not None and node not in wanted for ref in handles]):
         return []
     search = _Search(handles)
     search.add(order, wanted)
     dependents: list[Node] = []
-    spare = 2 * MOST_NODES  # nodes that may be visited without a result
+    spare = 2 * MAX_NODES  # nodes that may be visited without a result
     for ref in reversed(handles):
         if search.loose <= 0 or spare < 0:
             break
@@ -94,7 +94,7 @@ def find_dependents(order: Sequence[Node], requested: Sequence[Node]) -> list[No
         if node is None or node in search.reads:
             continue
         fresh = search.walk(node)
-        if search.reads[node] is True and search.nbytes(fresh) <= MOST_BYTES:
+        if search.reads[node] is True and search.nbytes(fresh) <= MAX_BYTES:
             search.add(fresh, {node})
             dependents.append(node)
         else:
@@ -114,7 +114,7 @@ class _Search:
         self.owners: dict[Node, weakref.ref] | None = None
         self.reads: dict[Node, bool | None] = {}
         self.edges: dict[Node, int] = {}
-        self.counted: set[Node] = set()
+        self.counted_nodes: set[Node] = set()
         self.bytes = 0
         self.loose = 0
 
@@ -123,14 +123,14 @@ class _Search:
         reads, edges = self.reads, self.edges
         for n, count in zip(nodes, [*map(getrefcount, nodes)], strict=True):  # before a variable adds a reference
             outside = count - edges[n] - _OWN_REFERENCES
-            if outside > 0 and reads[n] and n not in kept and not self.holds(n):
+            if outside > 0 and reads[n] and n not in kept and not self.has_live_array(n):
                 self.loose += outside
-                self.counted.add(n)
+                self.counted_nodes.add(n)
 
-    def holds(self, node: Node) -> bool:
+    def has_live_array(self, node: Node) -> bool:
         """Return whether a live Array refers to the node. ``node.holder`` is the last Array that took it, which may have been a
         copy and be dead."""
-        if holds(node):
+        if has_live_array(node):
             return True
         if self.owners is None:
             self.owners = {n: ref for ref in self.handles if (n := find_node(ref)) is not None}
@@ -140,7 +140,7 @@ class _Search:
         return False
 
     def _link(self, nodes: Sequence[Node]) -> None:
-        reads, edges, counted = self.reads, self.edges, self.counted
+        reads, edges, counted = self.reads, self.edges, self.counted_nodes
         for n in nodes:
             edges[n] = 0
             reads[n] = n.value is None and bool(n.inputs)

@@ -39,10 +39,10 @@ class Tape:
     threads.
     """
 
-    __slots__ = ("_made", "_nodes", "_roots", "_steps", "conditions", "nodes", "over", "static", "steps")
+    __slots__ = ("_number_refs", "_nodes", "_roots", "_steps", "conditions", "nodes", "is_closed", "static", "steps")
 
     def __init__(self, leaves: int) -> None:
-        self._made: list[weakref.ref] = []
+        self._number_refs: list[weakref.ref] = []
         self._nodes: dict[tuple[int, Format], Node] = {}
         self._steps: dict[Any, int] = {}  # function and operands -> slot of the result
         self._roots: list[frozenset[int]] = [frozenset((k,)) for k in range(leaves)]  # slot -> the leaves behind it
@@ -50,17 +50,17 @@ class Tape:
         self.static: dict[int, str] = {}
         self.steps: list[Step] = []
         self.conditions: dict[int, str] = {}
-        self.over = False
+        self.is_closed = False
 
     @property
     def open(self) -> bool:
         """Whether this thread is in the trace."""
-        return not self.over and any([trace.tape is self for trace in traces()])
+        return not self.is_closed and any([trace.tape is self for trace in traces()])
 
     def number(self, value: Any, slot: int) -> TracedInt:
         out = object.__new__(TracedScalar if type(value) in SCALARS else TracedInt)
         out.value, out.slot, out.tape = value, slot, self
-        self._made.append(weakref.ref(out))
+        self._number_refs.append(weakref.ref(out))
         return out
 
     def apply(self, function: Callable[..., Any], operands: Sequence[Any], result: Any, required: Any = _ANY_VALUE) -> int:
@@ -72,7 +72,7 @@ class Tape:
         if recorded is not None:
             return recorded
         if len(own) < len(operands):  # a number of an outer trace is kept as it is
-            fixed = [None if k in own else x if _is_open(x) else _plain(x) for k, x in enumerate(operands)]
+            fixed = [None if k in own else x if _is_open(x) else _value_of(x) for k, x in enumerate(operands)]
             function = _fix_operands(function, fixed, own)
         self.steps.append((function, slots, type(result), required))
         self._roots.append(frozenset().union(*[self._roots[s] for s in slots]))
@@ -104,23 +104,23 @@ class Tape:
 
     def close(self) -> None:
         """End the trace."""
-        for number in self.left():  # stored in an attribute or a list, where without jit it would change at each call
-            number.told()
-        self.over = True
-        self._made.clear()
+        for number in self.live_numbers():  # stored in an attribute or a list, where without jit it would change at each call
+            number.make_static()
+        self.is_closed = True
+        self._number_refs.clear()
         self._nodes.clear()
 
-    def left(self) -> list[TracedInt]:
+    def live_numbers(self) -> list[TracedInt]:
         """Return the numbers that are still referenced."""
-        return [x for x in (ref() for ref in self._made) if x is not None]
+        return [x for x in (ref() for ref in self._number_refs) if x is not None]
 
     @staticmethod
     def agrees(result: Any, kind: type, required: Any) -> bool:
         """Return whether a step's result has the recorded type and, if one is required, the required value."""
-        result = _plain(result)
+        result = _value_of(result)
         return type(result) is kind and (required is _ANY_VALUE or _same(result, required))
 
-    def played(self, leaves: Sequence[Any], numbers: Sequence[Any] = ()) -> list[Any] | None:
+    def replay(self, leaves: Sequence[Any], numbers: Sequence[Any] = ()) -> list[Any] | None:
         """Recompute all slots for other leaves and numbers of objects. Return None if a type or a required value differs.
 
         None is also returned if Python raises: the function is then traced again, and the error appears at the user's line.
@@ -156,7 +156,7 @@ def _describe(x: Any) -> Any:
     """Return a hashable description of a number or setting; equal descriptions give equal results."""
     if _is_open(x):
         return id(x.tape), x.slot
-    x = _plain(x)
+    x = _value_of(x)
     return type(x), repr(x) if type(x) is float or type(x) in SCALARS else x
 
 
@@ -198,13 +198,13 @@ def _python_kind(dtype: Format) -> type:
     return float if dtype in FLOATS else bool if dtype.kind == "bool" else int
 
 
-def _plain(x: Any) -> Any:
+def _value_of(x: Any) -> Any:
     return x.value if type(x) in TRACED_TYPES else x
 
 
-def computed(function: Callable[..., Any], *operands: Any) -> Any:
+def compute_traced(function: Callable[..., Any], *operands: Any) -> Any:
     """Return ``function(*operands)``. If an operand is a run-time number, so is the result: each call computes it again."""
-    result = function(*map(_plain, operands))
+    result = function(*map(_value_of, operands))
     tapes = [x.tape for x in operands if type(x) in TRACED_TYPES and x.tape.open]
     tape = tapes[0] if tapes else None
     if len(tapes) > 1 and any([t is not tape for t in tapes]):
@@ -213,7 +213,7 @@ def computed(function: Callable[..., Any], *operands: Any) -> Any:
         return result
     if type(result) in _RESULTS and len(tape.steps) < MAX_STEPS:
         return tape.number(result, tape.apply(function, operands, result))
-    return function(*[x.told() if type(x) in TRACED_TYPES else x for x in operands])
+    return function(*[x.make_static() if type(x) in TRACED_TYPES else x for x in operands])
 
 
 class TracedInt:
@@ -233,25 +233,25 @@ class TracedInt:
         """Return the number as a node of ``dtype``, which must be able to hold it; outside of its trace, a constant."""
         return self.tape.node(self, dtype) if self.tape.open else constant(self.value, dtype)
 
-    def told(self) -> Any:
+    def make_static(self) -> Any:
         """Return the plain value; the argument becomes static."""
         if self.tape.open:
             self.tape.pin(self)
         return self.value
 
-    def here(self) -> Any:
+    def fix_value(self) -> Any:
         """Return the plain value; the program is valid for this value only."""
         if self.tape.open:
             self.tape.guard(self)
         return self.value
 
     def __bool__(self) -> bool:
-        truth: Any = self if type(self.value) is bool else computed(operator.truth, self)
-        return truth.here() if type(truth) in TRACED_TYPES else truth
+        truth: Any = self if type(self.value) is bool else compute_traced(operator.truth, self)
+        return truth.fix_value() if type(truth) in TRACED_TYPES else truth
 
     def __getattr__(self, name: str) -> Any:
         getattr(self.value, name)  # raises the AttributeError of the number
-        return getattr(self.told(), name)
+        return getattr(self.make_static(), name)
 
     def __copy__(self) -> TracedInt:
         return self
@@ -260,12 +260,12 @@ class TracedInt:
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return type(self.value), (self.told(),)
+        return type(self.value), (self.make_static(),)
 
     def __pow__(self, other: Any, modulus: Any = None) -> Any:
         if modulus is None:
             return _combine(operator.pow, self, other, other)
-        return pow(self.told(), asked(other), asked(modulus))
+        return pow(self.make_static(), make_static(other), make_static(modulus))
 
     def __rpow__(self, other: Any) -> Any:
         return _combine(operator.pow, other, self, other)
@@ -277,17 +277,17 @@ class TracedInt:
         return other // self, other % self
 
     def __round__(self, digits: Any = None) -> Any:
-        return computed(round, self) if digits is None else computed(round, self, asked(digits))
+        return compute_traced(round, self) if digits is None else compute_traced(round, self, make_static(digits))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        return np.asarray(self.told(), dtype)
+        return np.asarray(self.make_static(), dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if any(isinstance(x, Cell) for x in (*inputs, *options.get("out", ()))):
             return NotImplemented  # __array_ufunc__ of weft's arrays handles it
         if method == "__call__" and not options and ufunc.nout == 1 and all([type(x) in _NUMBERS for x in inputs]):
-            return computed(ufunc, *inputs)
-        return getattr(ufunc, method)(*map(asked, inputs), **{k: asked(v) for k, v in options.items()})
+            return compute_traced(ufunc, *inputs)
+        return getattr(ufunc, method)(*map(make_static, inputs), **{k: make_static(v) for k, v in options.items()})
 
 
 class TracedScalar(TracedInt):
@@ -296,7 +296,7 @@ class TracedScalar(TracedInt):
     __slots__ = ()
 
     @property
-    def own(self) -> Node:
+    def own_node(self) -> Node:
         """The number as a node of its own dtype."""
         return self.node(FROM_NUMPY[self.value.dtype])
 
@@ -314,11 +314,11 @@ class Slot(NamedTuple):
     slot: int
 
 
-def asked(x: Any) -> Any:
+def make_static(x: Any) -> Any:
     """Replace run-time numbers by their plain values, in ``x`` itself or, if it is a list or tuple, within it."""
     if type(x) is list or type(x) is tuple:
-        return type(x)(map(asked, x))
-    return x.told() if type(x) in TRACED_TYPES else x
+        return type(x)(map(make_static, x))
+    return x.make_static() if type(x) in TRACED_TYPES else x
 
 
 _RESULTS = frozenset((int, float, bool)) | SCALARS
@@ -327,15 +327,15 @@ _NUMBERS = _RESULTS | TRACED_TYPES
 
 def _combine(function: Callable[..., Any], x: Any, y: Any, other: Any) -> Any:
     if type(other) in _NUMBERS:
-        return computed(function, x, y)
+        return compute_traced(function, x, y)
     if isinstance(other, Cell):
         return NotImplemented  # the array's operator handles the number
-    return function(asked(x), asked(y))
+    return function(make_static(x), make_static(y))
 
 
 def _install() -> None:
     def unary(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self: computed(function, self)
+        return lambda self: compute_traced(function, self)
 
     def forward(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda self, other: _combine(function, self, other, other)
@@ -344,7 +344,7 @@ def _install() -> None:
         return lambda self, other: _combine(function, other, self, other)
 
     def plain(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self, *more: function(self.told(), *more)
+        return lambda self, *more: function(self.make_static(), *more)
 
     for function in (hash, repr, str, format, operator.index, int, float, complex):
         setattr(TracedInt, f"__{function.__name__}__", plain(function))

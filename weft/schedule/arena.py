@@ -9,10 +9,10 @@ from bisect import bisect, insort
 from collections.abc import Sequence
 
 ALIGN = 64
-MANY = 1000  # temporaries; more are placed step by step, which is faster but may take more memory
+MAX_SORTED = 1000  # temporaries; more are placed step by step, which is faster but may take more memory
 
 
-def aligned(nbytes: int) -> int:
+def align_bytes(nbytes: int) -> int:
     """Return ``nbytes``, rounded up to the alignment."""
     return -(-nbytes // ALIGN) * ALIGN
 
@@ -25,16 +25,16 @@ def arena(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[list[
     sizes : bytes of each
     lives : (step that writes it, last step that reads it) of each, both inclusive
 
-    The largest temporaries are placed first, each into the lowest gap that is free during its whole life. More than ``MANY``
-    are placed in the order in which they are written, each into the lowest gap that is free at that step.
+    The largest temporaries are placed first, each into the lowest gap that is free during its whole life. More than
+    ``MAX_SORTED`` are placed in the order in which they are written, each into the lowest gap that is free at that step.
     """
-    if len(sizes) > MANY:
+    if len(sizes) > MAX_SORTED:
         return _place_in_step_order(sizes, lives)
     offsets = [0] * len(sizes)
     placed: list[tuple[int, int, int, int]] = []  # (begin and end of the place, first and last step), ordered by place
     total = 0
     for k in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
-        need = aligned(sizes[k])
+        need = align_bytes(sizes[k])
         begin, end = lives[k]
         at = 0
         for low, high, first, last in placed:
@@ -59,7 +59,7 @@ def _place_in_step_order(sizes: Sequence[int], lives: Sequence[tuple[int, int]])
     gaps: list[tuple[int, int]] = []  # (begin, end), in order
     for step in sorted(begins.keys() | ends.keys()):
         for k in sorted(begins.get(step, ()), key=lambda i: (-sizes[i], i)):
-            need = aligned(sizes[k])
+            need = align_bytes(sizes[k])
             for place, (low, high) in enumerate(gaps):
                 if high - low >= need:
                     gaps[place : place + 1] = [(low + need, high)] if high - low > need else []
@@ -72,7 +72,7 @@ def _place_in_step_order(sizes: Sequence[int], lives: Sequence[tuple[int, int]])
                     offsets[k] = total
                 total = offsets[k] + need
         for k in ends.get(step, ()):
-            low, high = offsets[k], offsets[k] + aligned(sizes[k])
+            low, high = offsets[k], offsets[k] + align_bytes(sizes[k])
             place = bisect(gaps, (low, high))
             if place < len(gaps) and gaps[place][0] == high:
                 high = gaps.pop(place)[1]

@@ -20,7 +20,7 @@ from weft.kernel.ir import Kernel
 from weft.kernel.target import CPU, Target
 from weft.schedule import index_checks
 from weft.schedule.arena import arena
-from weft.schedule.fuse import Fused, fuse
+from weft.schedule.fuse import FusedGroup, fuse
 from weft.schedule.fusion_graph import FusionGraph, strip
 from weft.schedule.kernel_info import describe_kernel
 from weft.schedule.order import order_kernels
@@ -55,17 +55,17 @@ def build(graph: Graph, target: Target = CPU, prepare: Prepare | None = None) ->
     >>> len(build(Graph([x], [bind(TABLE["divide"], x, total)])).steps)
     1
     """
-    return built(graph, target, prepare)[0]
+    return build_with_groups(graph, target, prepare)[0]
 
 
-def built(graph: Graph, target: Target = CPU, prepare: Prepare | None = None) -> tuple[Program, list[Fused]]:
+def build_with_groups(graph: Graph, target: Target = CPU, prepare: Prepare | None = None) -> tuple[Program, list[FusedGroup]]:
     """Return :func:`build`'s result and, in order, the group of nodes behind each step. Copies at the end have none."""
     small = simplify(decompose(inline(graph), target.chains))
     apart = hoist_checks(remove_certain_checks(small))
     return _schedule(prune_loops(small if apart is small else simplify(apart)), target, prepare, inside=False)
 
 
-def _schedule(graph: Graph, target: Target, prepare: Prepare | None, inside: bool) -> tuple[Program, list[Fused]]:
+def _schedule(graph: Graph, target: Target, prepare: Prepare | None, inside: bool) -> tuple[Program, list[FusedGroup]]:
     """Return the Program of a simplified graph.
 
     ``inside``: the graph is a loop body. It may write over its inputs although a check may fail later, because arrays outside
@@ -110,7 +110,7 @@ def _schedule(graph: Graph, target: Target, prepare: Prepare | None, inside: boo
     return program, fused
 
 
-def _loop(slots: _Slots, fused: Fused, prepare: Prepare | None) -> Loop:
+def _loop(slots: _Slots, fused: FusedGroup, prepare: Prepare | None) -> Loop:
     """Return a scan as a step. Its body is a Program of its own."""
     (scan,) = fused.nodes
     body: Graph = scan.params["body"].graph
@@ -184,7 +184,7 @@ class _Slots:
         """Return the copies to outputs that are an input or another output."""
         return [Copy(self.memory[base], target) for base, target in self.waiting]
 
-    def finish(self, steps: list[Step], fused: list[Fused]) -> tuple[tuple[Slot, ...], int]:
+    def finish(self, steps: list[Step], fused: list[FusedGroup]) -> tuple[tuple[Slot, ...], int]:
         """Return all slots, with their offsets in the arena, and the arena's size."""
         lives: dict[int, tuple[int, int]] = {}
         for k, step in enumerate(steps):
@@ -192,7 +192,7 @@ class _Slots:
                 slot = root(self.slots, i)
                 if slot.kind == "arena":
                     lives[slot.id] = (lives[slot.id][0] if slot.id in lives else k, k)
-        merged, ends = self._merged(steps, fused, lives)
+        merged, ends = self._merge_slots(steps, fused, lives)
         roots = list(lives)
         offsets, size = arena([self.slots[r].nbytes for r in roots], [lives[r] for r in roots])
         place = dict(zip(roots, offsets, strict=True))
@@ -207,8 +207,8 @@ class _Slots:
             table.append(s)
         return tuple(table), size
 
-    def _merged(
-        self, steps: list[Step], fused: list[Fused], lives: dict[int, tuple[int, int]]
+    def _merge_slots(
+        self, steps: list[Step], fused: list[FusedGroup], lives: dict[int, tuple[int, int]]
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Map each temporary to the memory it can take over: to the first temporary there, or to an output.
 
@@ -245,7 +245,7 @@ class _Slots:
 
 
 def _donations(
-    graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[Fused], inside: bool
+    graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[FusedGroup], inside: bool
 ) -> tuple[tuple[int, int], ...]:
     """Return the (input, output) pairs that may share memory; pairs with the fewest operations between them come first."""
 

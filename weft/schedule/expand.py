@@ -15,12 +15,12 @@ import numpy as np
 from weft.dtypes.formats import FLOATS, INT32, Format
 from weft.dtypes.rounding import rounded_number
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.formulas import counted
+from weft.graph.primitives.formulas import count_index
 from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.kernel import index as ix
 from weft.kernel.expressions import INT64, Machine, tag
 from weft.kernel.index import ZERO, Guard, Index
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Store, Value, along
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Store, Value, axis_index
 from weft.kernel.summation import reduction_order, shape_reduction_order
 from weft.kernel.target import Order
 from weft.schedule import reasons
@@ -84,10 +84,10 @@ class Expander:
         self.reductions = 0
         self.gathers = False
         self.sites: dict[Node, int] = {}  # checked indices -> their numbers
-        self.covered: set[Node] = set()  # checked indices of which every element is checked
-        self.checked: set[Node] = set()  # checked indices that an earlier phase has checked
+        self.fully_checked: set[Node] = set()  # checked indices of which every element is checked
+        self.checked_before: set[Node] = set()  # checked indices that an earlier phase has checked
         self.complete: dict[Node, Value] = {}  # full reductions, readable after their phase
-        self.held: dict[Node, EarlierReduction] = {}  # the other reductions of earlier phases
+        self.earlier_reductions: dict[Node, EarlierReduction] = {}  # the other reductions of earlier phases
         self.product: tuple[Node, Index, Value] | None = None
         self.scope = Scope()
 
@@ -115,7 +115,7 @@ class Expander:
             if self._without_unit_axes(index) != self._without_unit_axes(self.product[1]) or guards:
                 raise NotFusible(reasons.OTHER_INDEX)
             return self.product[2]
-        if node not in self.structure.members and (self.view.is_real(node) or self.view.stored(node)):
+        if node not in self.structure.members and (self.view.is_real(node) or self.view.is_stored(node)):
             return self.load(node, node.shape, index, guards)
         if node.size == 0:
             return self.m.const(0, node.dtype)
@@ -143,11 +143,11 @@ class Expander:
         """Return the index without axes of extent 1, which are always 0."""
         return tuple([Affine(i.const, tuple([(a, c) for a, c in i.terms if self.extents[a] != 1]), i.gather) for i in index])
 
-    def guarded(self, node: Node, index: Index, guards: tuple[Guard, ...], own: tuple[Guard, ...], fill: Any) -> Value:
+    def guard(self, node: Node, index: Index, guards: tuple[Guard, ...], own: tuple[Guard, ...], fill: Any) -> Value:
         """Return ``node`` where the guards ``own`` hold and ``fill`` elsewhere."""
         if not own:
             return self.at(node, index, guards)
-        if ix.never(own, self.extents):
+        if ix.never_holds(own, self.extents):
             return self.m.const(fill, node.dtype)
         value = self.at(node, index, guards + own)
         if value.op == "load" and value.attr.guard == guards + own and not guards:
@@ -155,7 +155,7 @@ class Expander:
             return self.m.load(Access(a.buffer, a.index, a.guard, rounded_number(fill, value.dtype)))
         if value.op == "const" and value.attr == fill and math.copysign(1, value.attr) == math.copysign(1, fill):
             return value
-        inside = self.m.inside(own)
+        inside = self.m.guards_hold(own)
         assert inside is not None
         return self.m.select(inside, value, self.m.const(fill, value.dtype))
 
@@ -184,20 +184,20 @@ class Expander:
         Unless it is certainly in range, negative values count from the end and the rest is clamped.
         """
         m = self.m
-        value = self.counted(operand, index, guards, extent)
-        if not self._inside(value, extent):
+        value = self.count_index(operand, index, guards, extent)
+        if not self._is_in_range(value, extent):
             value = m.min(m.max(value, m.const(0, INT64)), m.const(extent - 1, INT64))
         elif value.op == "index":  # a position of a loop is not gathered
             return value.attr  # type: ignore[no-any-return]
         return Affine(value.attr) if value.op == "const" else Affine(0, (), ((value, 1),))
 
-    def counted(self, operand: Node, index: Index, guards: tuple[Guard, ...], extent: int) -> Value:
+    def count_index(self, operand: Node, index: Index, guards: tuple[Guard, ...], extent: int) -> Value:
         """Return a gathered index, counted from the end where it is negative."""
         value = self.at(operand, index, guards)
         self.gathers = True
-        return value if self._inside(value, extent) else counted(self.m, value, extent)
+        return value if self._is_in_range(value, extent) else count_index(self.m, value, extent)
 
-    def _inside(self, value: Value, extent: int) -> bool:
+    def _is_in_range(self, value: Value, extent: int) -> bool:
         low, high = ix.value_bounds(value, self.extents)
         return value.dtype == INT64 and 0 <= low and high < extent
 
@@ -206,17 +206,17 @@ class Expander:
         extent = node.params["extent"]
         value = self.at(node.inputs[0], index, guards)
         self.gathers = True
-        if self._inside(value, extent):
+        if self._is_in_range(value, extent):
             return value
-        value = counted(self.m, value, extent, node.params["from_end"])
-        if node in self.checked:
+        value = count_index(self.m, value, extent, node.params["from_end"])
+        if node in self.checked_before:
             return self.m.check(value, extent, None)
         places = [i.axis() for i, n in zip(index, node.shape, strict=True) if n != 1]
         if not guards and len(set(places)) == len(places) and all(
             a is not None and self.extents[a] == n for a, n in zip(places, [n for n in node.shape if n != 1], strict=True)
         ):
-            self.covered.add(node)
-        return self.m.check(value, extent, self.sites.setdefault(node, len(self.sites)), self.m.inside(guards))
+            self.fully_checked.add(node)
+        return self.m.check(value, extent, self.sites.setdefault(node, len(self.sites)), self.m.guards_hold(guards))
 
     def _expand_reduction(self, node: Node, index: Index) -> Value:
         """Return the value of a reduction: complete, loaded from memory, or computed in a stage of this phase."""
@@ -229,7 +229,7 @@ class Expander:
                 raise NotFusible(reasons.OTHER_INDEX)
         value = scope.accs.get(node)
         if value is None:
-            held = self.held.get(node)
+            held = self.earlier_reductions.get(node)
             if held is not None and node.inputs[0].size >= self.view.target.fusion.factor * node.size:
                 value = self._load_held(node, index, held)
             else:
@@ -262,7 +262,7 @@ class Expander:
         if node.op.kind == "window":
             extents = node.params["window"]
             axes, reductions, _ = self.stage(level, extents)
-            value, monoid = self.window_value(node, index, tuple([along(a) for a in axes]))
+            value, monoid = self.window_value(node, index, tuple([axis_index(a) for a in axes]))
         else:
             operand = node.inputs[0]
             reduced = node.params["axes"]
@@ -273,7 +273,7 @@ class Expander:
             inner = []
             for d in range(len(operand.shape)):
                 outer = ZERO if d in reduced else next(kept)
-                inner.append(along(own[d]) if d in own else outer)
+                inner.append(axis_index(own[d]) if d in own else outer)
             value, monoid = self.at(operand, tuple(inner)), node.op.monoid
             if monoid == "sum" and len(axes) == 1 and value.dtype == node.dtype:
                 element = load_single_element(self.m, value, axes[0])
@@ -291,12 +291,12 @@ class Expander:
         spatial = zip(index[len(lead):], window, p["stride"], p["padding"], operand.shape[len(lead):], strict=True)
         for i, w, s, (low, _), n in spatial:
             j = i.times(s).plus(w).plus(Affine(-low))
-            if not ix.always((j, 0, n), self.extents):
+            if not ix.always_holds((j, 0, n), self.extents):
                 own.append((j, 0, n))
             inner.append(j)
         monoid = {"sum": "sum", "max": "max", "argmax": "argmax"}[p["kind"]]
         fill = 0 if monoid == "sum" else operand.dtype.least
-        return self.guarded(operand, tuple(inner), guards, tuple(own), fill), monoid
+        return self.guard(operand, tuple(inner), guards, tuple(own), fill), monoid
 
     def _unroll_window(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         """Reduce a window of a few elements without a loop, in the order of the loop."""

@@ -20,7 +20,7 @@ from weft.schedule.reasons import NotFusible
 
 
 @dataclass(frozen=True, slots=True)
-class Fused(LoweredKernel[Node]):
+class FusedGroup(LoweredKernel[Node]):
     """One kernel, or (``kernel`` None) one host node or one loop, whose ``outputs`` are those of its results that are read.
 
     boundaries: edges from its nodes to later kernels.
@@ -30,7 +30,7 @@ class Fused(LoweredKernel[Node]):
     boundaries: tuple[UnfusedEdge, ...] = ()
 
 
-def fuse(graph: Graph, target: Target = CPU) -> tuple[FusionGraph, list[Fused]]:
+def fuse(graph: Graph, target: Target = CPU) -> tuple[FusionGraph, list[FusedGroup]]:
     """Return the kernels of a graph in an order in which they can run.
 
     The analysis in ``group_structure`` decides which nodes belong together. If the kernel of a group cannot be built (rare: the
@@ -57,7 +57,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)  # the thread that holds the lock does not exist in the child
 
 
-def _fuse(view: FusionGraph) -> tuple[FusionGraph, list[Fused]]:
+def _fuse(view: FusionGraph) -> tuple[FusionGraph, list[FusedGroup]]:
     """Group the nodes and build the kernels, again with more edges kept unfused whenever a kernel cannot be built."""
     banned = _edges_before_small_writes(view)
     forms = GroupCache(view)
@@ -130,17 +130,17 @@ def _cut(view: FusionGraph, nodes: tuple[Node, ...], reason: str, banned: Mappin
     raise AssertionError(f"no kernel for {nodes}: {reason}")
 
 
-def _build(view: FusionGraph, grouping: Grouping, group: Group, boundaries: tuple[UnfusedEdge, ...]) -> Fused:
+def _build(view: FusionGraph, grouping: Grouping, group: Group, boundaries: tuple[UnfusedEdge, ...]) -> FusedGroup:
     """Return the kernel of a group. ``boundaries``: the edges from the group to others."""
     nodes = tuple(group.nodes)
     members = frozenset(nodes)
-    stored = grouping.stored(group.nodes, members)
+    stored = grouping.stored_nodes(group.nodes, members)
     if nodes[0].op.kind == "host":
-        return Fused(None, tuple((i, i.shape) for i in nodes[0].inputs), nodes, nodes=nodes, boundaries=boundaries)
+        return FusedGroup(None, tuple((i, i.shape) for i in nodes[0].inputs), nodes, nodes=nodes, boundaries=boundaries)
     if nodes[0].op.kind == "loop":
         (scan,) = nodes
         inputs, outputs = tuple((i, i.shape) for i in scan.inputs), tuple(view.readers[scan])
-        return Fused(None, inputs, outputs, nodes=nodes, boundaries=boundaries)
-    lowered = grouping.forms.lowered(nodes, stored)
+        return FusedGroup(None, inputs, outputs, nodes=nodes, boundaries=boundaries)
+    lowered = grouping.forms.lower(nodes, stored)
     shared = {field.name: getattr(lowered, field.name) for field in fields(lowered)}
-    return Fused(**shared, nodes=nodes, boundaries=boundaries)
+    return FusedGroup(**shared, nodes=nodes, boundaries=boundaries)

@@ -38,7 +38,7 @@ class FusionGraph:
     def __init__(self, graph: Graph, target: Target = CPU) -> None:
         self.graph = graph
         self.target = target
-        self.given = frozenset(graph.inputs)
+        self.graph_inputs = frozenset(graph.inputs)
         self._chain: dict[Node, int] = {}  # number of cheap operations below a virtual node over leaves; absent for other nodes
         self._moves: dict[Node, tuple[int, int]] = {}  # of a virtual node: (moves in a row, pieces read)
         self.uniform: set[Node] = set()  # the same number everywhere
@@ -51,13 +51,13 @@ class FusionGraph:
         self.readers: dict[Node, list[Node]] = {n: [] for n in self.real}
         self._link()
 
-    def stored(self, node: Node) -> bool:
+    def is_stored(self, node: Node) -> bool:
         """Return whether a node is a leaf with a buffer."""
-        return node in self.given or node.value is not None or node.op is INPUT
+        return node in self.graph_inputs or node.value is not None or node.op is INPUT
 
     def leaf(self, node: Node) -> bool:
         """Return whether a node is a leaf or stored."""
-        return node.op.kind == "leaf" or self.stored(node)
+        return node.op.kind == "leaf" or self.is_stored(node)
 
     def is_real(self, node: Node) -> bool:
         """Return whether a kernel computes the node."""
@@ -66,18 +66,18 @@ class FusionGraph:
     def memory(self, node: Node) -> Node | None:
         """Return the stored or real node whose memory ``node`` reads under another shape, or None."""
         base = strip(node)
-        return base if base in self._real or (self.stored(base) and base.op is not SCALAR) else None
+        return base if base in self._real or (self.is_stored(base) and base.op is not SCALAR) else None
 
     def _classify(self) -> None:
         """Find the real and the uniform nodes. ``force``: nodes that must be stored."""
         force: set[Node] = set()
         for output in self.graph.outputs:
             base = strip(output)
-            if not self.stored(base) or base.op is SCALAR:
+            if not self.is_stored(base) or base.op is SCALAR:
                 force.add(base)
         for node in self.graph.order:
             if node.op.outside_kernels:
-                force.update(b for b in map(strip, node.inputs) if not self.stored(b) or b.op is SCALAR)
+                force.update(b for b in map(strip, node.inputs) if not self.is_stored(b) or b.op is SCALAR)
         for node in self.graph.order:
             chain = self._chain
             kind = node.op.kind
@@ -103,11 +103,11 @@ class FusionGraph:
             elif kind == "shape":
                 if len(inputs) > 1:
                     for below in map(strip, inputs):  # pieces of a long concatenation are stored, see simplify.py
-                        if below.op is node.op and len(below.inputs) >= _READS and not self.stored(below):
+                        if below.op is node.op and len(below.inputs) >= _READS and not self.is_stored(below):
                             self._store(below)
                 if node.op.same_memory and not follows(node.shape, inputs[0].shape):
                     below = strip(inputs[0])
-                    if below not in self._real and not self.stored(below) and below not in self.uniform:
+                    if below not in self._real and not self.is_stored(below) and below not in self.uniform:
                         self._store(below)
                 if node.op.view and inputs[0] in self.uniform:
                     self.uniform.add(node)
@@ -152,7 +152,7 @@ class FusionGraph:
     def _store_unless_indexed(self, node: Node) -> None:
         """Store an operand of a product unless it is memory read through an index and at most widened."""
         at = node
-        while at not in self._real and not self.stored(at):
+        while at not in self._real and not self.is_stored(at):
             if at.op is CAST and holds(at.dtype, at.inputs[0].dtype) and at.inputs[0].dtype in FLOATS and at.dtype in FLOATS:
                 at = at.inputs[0]
             elif at.op.view and (not at.op.same_memory or follows(at.shape, at.inputs[0].shape) or self.memory(at) is not None):
@@ -166,7 +166,7 @@ class FusionGraph:
         self._real.add(base)
         self._chain.pop(base, None)
 
-    def below(self, node: Node) -> tuple[Node, ...]:
+    def real_operands(self, node: Node) -> tuple[Node, ...]:
         """Return the real nodes that a node reads, through virtual ones, each once, in order."""
         out: dict[Node, None] = {}
         stack = list(reversed(node.inputs))
@@ -188,7 +188,7 @@ class FusionGraph:
         stack = list(node.inputs)
         while stack:
             n = stack.pop()
-            if n in self._real or self.stored(n):
+            if n in self._real or self.is_stored(n):
                 if n.op is not SCALAR:
                     out.add(n)
             else:
@@ -198,6 +198,6 @@ class FusionGraph:
     def _link(self) -> None:
         """Fill ``sources`` and ``readers``."""
         for node in self.real:
-            self.sources[node] = () if self.leaf(node) else self.below(node)
+            self.sources[node] = () if self.leaf(node) else self.real_operands(node)
             for p in self.sources[node]:
                 self.readers[p].append(node)

@@ -41,7 +41,7 @@ class GroupCache:
         self._members = {
             n: _number((n.op, len(n.inputs), frozen(n.params), n.shape, n.dtype)) for n in view.real if not n.op.outside_kernels
         }
-        self._analysed: dict[Node, Structure] = {}  # first node of a group -> its last analysis
+        self._analyses: dict[Node, Structure] = {}  # first node of a group -> its last analysis
         self._others: dict[Node, tuple[int, tuple[Node, ...]]] = {}
 
     def refuses(self, nodes: list[Node], stored: Sequence[Node]) -> str | None:
@@ -50,27 +50,29 @@ class GroupCache:
         verdict = _VERDICTS.get(form)
         if verdict is None:
             try:
-                self._analysed[nodes[0]] = structure_of(self.view, nodes, stored, self._known(nodes))
+                self._analyses[nodes[0]] = structure_of(self.view, nodes, stored, self._find_analysis(nodes))
                 verdict = ""
             except NotFusible as boundary:
                 verdict = boundary.reason
             _VERDICTS.put(form, verdict, _FORM + _NUMBER_OF_FORM * len(form))
         return verdict or None
 
-    def _known(self, nodes: list[Node]) -> Structure | None:
+    def _find_analysis(self, nodes: list[Node]) -> Structure | None:
         """Return the analysis of the first nodes of a group, if it can be extended: groups grow at their end."""
-        analysis = self._analysed.get(nodes[0])
-        return None if analysis is None or analysis.asked or analysis.nodes != nodes[: len(analysis.nodes)] else analysis
+        analysis = self._analyses.get(nodes[0])
+        return None if analysis is None or analysis.depends_on_stored or analysis.nodes != nodes[
+            : len(analysis.nodes)
+        ] else analysis
 
-    def lowered(self, nodes: Sequence[Node], stored: Sequence[Node]) -> LoweredKernel[Node]:
+    def lower(self, nodes: Sequence[Node], stored: Sequence[Node]) -> LoweredKernel[Node]:
         """Return the kernel of a group. Raise NotFusible if the group cannot be one."""
         form, places = self._form(nodes, stored)
         cached = _KERNELS.get(form)
         if cached is None:
             lowered = lower(self.view, structure_of(self.view, nodes, stored))
-            _KERNELS.put(form, lowered.renamed(places.__getitem__), _FORM + _NODE * len(places))
+            _KERNELS.put(form, lowered.rename(places.__getitem__), _FORM + _NODE * len(places))
             return lowered
-        return cached.renamed(list(places).__getitem__)
+        return cached.rename(list(places).__getitem__)
 
     def _form(self, nodes: Sequence[Node], stored: Sequence[Node]) -> tuple[Form, dict[Node, int]]:
         """Return the form of a group, and each node's position in it."""
@@ -99,7 +101,7 @@ class GroupCache:
         """
         view = self.view
         word: tuple
-        if view.is_real(node) or view.stored(node):
+        if view.is_real(node) or view.is_stored(node):
             operands = node.inputs if node.op.same_memory and node.value is None else ()
             scalar = (view.is_real(node),) if node.op is SCALAR else ()  # a number is memory only where a kernel stores it
             word = (scalar, node.op.moves, len(operands), node.shape, node.dtype)

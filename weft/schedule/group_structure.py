@@ -19,7 +19,7 @@ from weft.schedule.fusion_graph import FusionGraph
 from weft.schedule.reasons import NotFusible
 
 Dims = tuple[int, ...]
-UNROLLED = 16  # largest window, in elements, that is written out without a loop
+MAX_UNROLLED = 16  # largest window, in elements, that is written out without a loop
 
 
 def is_reduction(node: Node) -> bool:
@@ -32,7 +32,7 @@ def reduces(node: Node) -> bool:
     if not is_reduction(node):
         return False
     if node.op.kind == "window":
-        return prod(node.params["window"]) > UNROLLED
+        return prod(node.params["window"]) > MAX_UNROLLED
     shape = node.inputs[0].shape
     return any(shape[a] != 1 for a in node.params["axes"])
 
@@ -74,24 +74,24 @@ class Structure:
         self.view = view
         self.limits = view.target.fusion
         self.nodes: list[Node] = []
-        self.stored = stored
+        self.stored_nodes = stored
         self.members: frozenset[Node] = frozenset()
         self.parent: list[int] = [0]
         self.splits: dict[int, tuple[int, int]] = {}  # token -> (stride, low): position = q * stride + r - low
         self.facts: dict[Node, NodeFacts] = {}
         self._virtual: dict[Node, NodeFacts | None] = {}
         self._siblings: dict[tuple, Dims] = {}
-        self.kept: list[Dims] = []
+        self.kept_dims: list[Dims] = []
         self.product: Node | None = None
-        self.asked = False  # whether the result depends on which nodes are stored
+        self.depends_on_stored = False  # whether the result depends on which nodes are stored
         self._tall: dict[Node, dict[Node, tuple[frozenset[Node], bool]]] = {}
         self._add(nodes)
 
-    def extended(self, nodes: Sequence[Node], stored: Sequence[Node]) -> Structure:
+    def extend(self, nodes: Sequence[Node], stored: Sequence[Node]) -> Structure:
         """Return the analysis of this group with ``nodes`` appended. This object does not change."""
         more = copy(self)
-        more.stored = stored
-        more.nodes, more.kept, more.parent = self.nodes.copy(), self.kept.copy(), self.parent.copy()
+        more.stored_nodes = stored
+        more.nodes, more.kept_dims, more.parent = self.nodes.copy(), self.kept_dims.copy(), self.parent.copy()
         more.splits, more.facts = self.splits.copy(), self.facts.copy()
         more._virtual, more._siblings, more._tall = self._virtual.copy(), self._siblings.copy(), self._tall.copy()
         more._add(nodes)
@@ -106,7 +106,7 @@ class Structure:
     @property
     def shared(self) -> Dims | None:
         """Return the dimensions that the group's reductions keep, or None if all of them are full."""
-        return self.kept[0] if self.kept else None
+        return self.kept_dims[0] if self.kept_dims else None
 
     def find(self, token: int) -> int:
         """Return the representative of a token."""
@@ -162,7 +162,7 @@ class Structure:
         facts = self.facts.get(node)
         if facts is not None:
             if ends_kernel(node):
-                raise NotFusible(reasons.CHAINED if node.op.chains else reasons.IN_PLACE)
+                raise NotFusible(reasons.ATTENTION_ENDS if node.op.chains else reasons.IN_PLACE)
             return facts
         if self.view.is_real(node) or self.view.leaf(node):
             return None
@@ -188,11 +188,11 @@ class Structure:
             dims = operands[0].dims
         facts = self._merge_facts(dims, operands)
         if node.op.moves and len(node.inputs) > 1 and facts.needs:
-            self._beside(node, join=True)
+            self._refuse_slow_merge(node, join=True)
         if node.op.moves and (len(node.inputs) > 1 or node.op.reads > 1):
             facts.views = node.op.reads * sum(f.views for f in operands)
             if facts.views > self.limits.views:
-                raise NotFusible(reasons.MOVED)
+                raise NotFusible(reasons.TOO_MANY_POSITIONS)
         return facts
 
     def _dims_along(self, node: Node, below: Sequence[NodeFacts | None]) -> Dims:
@@ -211,7 +211,7 @@ class Structure:
                     dims[d] = dims[d] or token
         return tuple([t or (0 if n == 1 else self.fresh()) for t, n in zip(dims, node.shape, strict=True)])
 
-    def _beside(self, node: Node, join: bool) -> None:
+    def _refuse_slow_merge(self, node: Node, join: bool) -> None:
         """Refuse tall reductions beside operands that read none of their arrays, where the merged kernel would be slower.
 
         The kernel of a join stores more than the reductions' columns, so it cannot share their rows among the cores. Sums of
@@ -223,7 +223,7 @@ class Structure:
                 for j, other in enumerate(node.inputs):
                     if j != k and (join or product and any(p for _, p in tall[j].values())):
                         if not memory & self._arrays_below(other):
-                            raise NotFusible(reasons.BESIDE)
+                            raise NotFusible(reasons.FASTER_ALONE)
 
     def _tall_below(self, node: Node) -> dict[Node, tuple[frozenset[Node], bool]]:
         """Map each tall reduction that this group computes for ``node`` to the arrays it reads and whether it sums products."""
@@ -247,7 +247,7 @@ class Structure:
         stack, seen = [node], {node}
         while stack:
             n = stack.pop()
-            if self.view.stored(n) or (self.view.is_real(n) and n not in self.members):
+            if self.view.is_stored(n) or (self.view.is_real(n) and n not in self.members):
                 out.add(n)
             else:
                 stack += [i for i in n.inputs if i not in seen]
@@ -304,13 +304,13 @@ class Structure:
             dims = [t or (0 if n == 1 else self.fresh()) for t, n in zip(dims, shape, strict=True)]
         facts = self._merge_facts(tuple(dims), operands, node.op.heavy)
         if facts.needs and len(operands) > 1:
-            self._beside(node, join=False)
+            self._refuse_slow_merge(node, join=False)
         moved = {i: self._virtual.get(i) for i in node.inputs if i.op.moves and i not in self.facts}
         if moved:
             members = [f for i, f in ((i, self.facts.get(i)) for i in node.inputs) if f is not None]
             facts.views = max((f.views for f in members), default=0) + sum(f.views for f in moved.values() if f is not None) or 1
             if facts.views > self.limits.views:
-                raise NotFusible(reasons.MOVED)
+                raise NotFusible(reasons.TOO_MANY_POSITIONS)
         self.check_covered(facts)
         return facts
 
@@ -336,7 +336,7 @@ class Structure:
         self.check_covered(below)
         if not any(kept):
             return NodeFacts(out, below.full + 1, views=0)  # complete in a later phase: reading it computes nothing
-        self.kept.append(kept)
+        self.kept_dims.append(kept)
         return NodeFacts(out, below.full, kept, below.depth + 1, views=0)
 
     def _check_tally(self, node: Node, f: NodeFacts) -> None:
@@ -380,7 +380,7 @@ class Structure:
         if moved:
             raise NotFusible(reasons.OTHER_INDEX)
         if f.heavy or any(w > s for w, s in zip(node.params["window"], node.params["stride"], strict=True)):
-            raise NotFusible(reasons.WINDOWED)
+            raise NotFusible(reasons.COSTLY_WINDOWS)
 
     def _unwindow(self, node: Node) -> NodeFacts:
         """Return the facts of a gather from windows, whose strided axes are split."""
@@ -400,7 +400,7 @@ class Structure:
     def _gather(self, node: Node) -> NodeFacts:
         """Return the facts of a gather. Indices run along the leading dimensions; the source is read from memory."""
         if self.read(node.inputs[0]) is not None:
-            raise NotFusible(reasons.GATHERED)
+            raise NotFusible(reasons.GATHERED_READ)
         operands = []
         rank = max((len(i.shape) for i in node.inputs[1:]), default=0)
         dims = self._fresh_dims(node.shape)
@@ -410,8 +410,9 @@ class Structure:
                 if operand.size > 1 and operand.size * self.limits.factor <= node.size:
                     if f.heavy:
                         raise NotFusible(reasons.RECOMPUTE)
-                    self.asked = True
-                    if self.view.memory(operand) in self.stored:  # rows have a loop of their own anyway and can be prefetched
+                    self.depends_on_stored = True
+                    # rows have a loop of their own anyway and can be prefetched
+                    if self.view.memory(operand) in self.stored_nodes:
                         raise NotFusible(reasons.ROWS)
                 operands.append(f)
                 self._unite(dims[rank - len(f.dims): rank], f.dims)
@@ -431,7 +432,7 @@ class Structure:
         facts = self._merge_facts(dims, operands)
         facts.views = sum(f.views for f in operands) or 1  # the update may read the base too, at its own positions
         if facts.views > self.limits.views:
-            raise NotFusible(reasons.MOVED)
+            raise NotFusible(reasons.TOO_MANY_POSITIONS)
         return facts
 
     def _contract(self, node: Node) -> NodeFacts:
@@ -468,7 +469,7 @@ def structure_of(view: FusionGraph, nodes: Sequence[Node], stored: Sequence[Node
 
     ``prefix``: an analysis of the group's first nodes, to be extended.
     """
-    structure = Structure(view, nodes, stored) if prefix is None else prefix.extended(nodes[len(prefix.nodes):], stored)
+    structure = Structure(view, nodes, stored) if prefix is None else prefix.extend(nodes[len(prefix.nodes):], stored)
     check(structure)
     return structure
 
@@ -481,7 +482,7 @@ def check(st: Structure) -> None:
         shared = [st.find(t) for t in st.shared if t]
         if len(set(shared)) != len(shared):
             raise NotFusible(reasons.OTHER_INDEX)
-        if any({st.find(t) for t in kept if t} != set(shared) for kept in st.kept):
+        if any({st.find(t) for t in kept if t} != set(shared) for kept in st.kept_dims):
             raise NotFusible(reasons.REDUCE_AXES)
     if any(map(reduces, st.nodes)):
         for dims in {f.dims for f in st.facts.values()}:  # one loop cannot run along two dimensions of one value
@@ -494,7 +495,7 @@ def check(st: Structure) -> None:
         _check_splits(st)
     ends = [n for n in st.nodes if ends_kernel(n)]
     if ends and len(st.nodes) > 1 and not _writes_same_rows(st, ends) and not share_chain(st.nodes):
-        if st.product or st.shared or any(n is not node for node in ends for n in st.stored):
+        if st.product or st.shared or any(n is not node for node in ends for n in st.stored_nodes):
             raise NotFusible(reasons.IN_PLACE)
 
 
@@ -520,7 +521,7 @@ def _writes_same_rows(st: Structure, ends: list[Node]) -> bool:
         return False
     return all(
         n.inputs[2:] == first.inputs[2:] and n.params == first.params and n.shape == first.shape if n in ends
-        else n.shape == first.inputs[1].shape for n in (*ends, *st.stored)
+        else n.shape == first.inputs[1].shape for n in (*ends, *st.stored_nodes)
     )
 
 
@@ -541,7 +542,7 @@ def _check_product(st: Structure) -> None:
                 raise NotFusible(reasons.PRODUCT_DOMAIN)
         elif st.facts[node].full and (st.facts[node].product or node.size != 1 or node.op.kind not in ("elementwise", "shape")):
             raise NotFusible(reasons.PRODUCT_REDUCED)
-    for node in st.stored:
+    for node in st.stored_nodes:
         if not st.facts[node].full and sorted(t for t in st.tokens(node) if t) != sorted(axes):
             raise NotFusible(reasons.PRODUCT_DOMAIN)
     for node in st.nodes:
@@ -557,8 +558,8 @@ def _check_splits(st: Structure) -> None:
     A kernel with split axes stores one array. Reductions cannot join it and would read each of several arrays from memory. For
     the gradient of a batch norm behind pooling the kernel would store four arrays, with strides.
     """
-    if sum(any(t and st.split_of(t) for t in st.tokens(n)) for n in st.stored) > 1:
-        raise NotFusible(reasons.UNPOOLED)
+    if sum(any(t and st.split_of(t) for t in st.tokens(n)) for n in st.stored_nodes) > 1:
+        raise NotFusible(reasons.POOLING_GRADIENT)
     seen: dict[int, tuple[int, int]] = {}
     for token, split in st.splits.items():
         if seen.setdefault(st.find(token), split) != split:

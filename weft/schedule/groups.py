@@ -55,7 +55,7 @@ class Grouping:
         self.limits = view.target.fusion
         self.of: dict[Node, Group] = {}
         self.reasons: dict[tuple[Node, Node], str] = {}
-        self.banned = banned
+        self.banned_edges = banned
         for k, node in enumerate(view.real):
             group = self.of[node] = Group(k, node, self._weight(node))
             for p in view.sources[node]:
@@ -66,16 +66,16 @@ class Grouping:
             moved = 0  # operands of a long concatenation that would be computed at too many positions
             for p in view.sources[node]:
                 if moved > 2 * self.limits.views:
-                    self.reasons[p, node] = reasons.MOVED
+                    self.reasons[p, node] = reasons.TOO_MANY_POSITIONS
                 elif not self._try(p, node):
-                    moved += self.reasons[p, node] == reasons.MOVED
+                    moved += self.reasons[p, node] == reasons.TOO_MANY_POSITIONS
         self._merge_siblings()
         self._hand_over()
 
     def _weight(self, node: Node) -> int:
         return self.limits.heavy if node.op.heavy else 1
 
-    def stored(self, nodes: list[Node], members: frozenset[Node] | set[Node]) -> list[Node]:
+    def stored_nodes(self, nodes: list[Node], members: frozenset[Node] | set[Node]) -> list[Node]:
         """Return the nodes that other groups read or that the graph returns."""
         view = self.view
         return [n for n in nodes if n in view.outputs or not members.issuperset(view.readers[n])]
@@ -113,8 +113,8 @@ class Grouping:
 
     def _reason_against(self, a: Group, b: Group, producer: Node, consumer: Node) -> str | None:
         """Return why two groups cannot be merged along an edge, or None if they can."""
-        if (producer, consumer) in self.banned:
-            return self.banned[producer, consumer]
+        if (producer, consumer) in self.banned_edges:
+            return self.banned_edges[producer, consumer]
         if producer.op.kind == "host" or consumer.op.kind == "host":
             return reasons.HOST
         if producer.op.outside_kernels or consumer.op.outside_kernels:
@@ -131,7 +131,7 @@ class Grouping:
             return None  # the usual case, decided without the analysis
         nodes = sorted([*a.nodes, *b.nodes], key=self.view.number.__getitem__)
         members = frozenset(nodes)
-        stored = self.stored(nodes, members)
+        stored = self.stored_nodes(nodes, members)
         if a.single and not b.single and any(n in a.nodes for n in stored):
             return reasons.SINGLE
         return self.forms.refuses(nodes, stored)
@@ -231,7 +231,7 @@ class Grouping:
         weight = sum(self._weight(n) for n in nodes)
         if nodes.issuperset(a.nodes) or b.nodes[0].op.outside_kernels or b.weight + weight > self.limits.largest:
             return False
-        if any(n in edge for edge in self.banned for n in nodes):
+        if any(n in edge for edge in self.banned_edges for n in nodes):
             return False
         if any(self.of[p] is a and p not in view.outputs and all(r in nodes or self.of[r] is a for r in view.readers[p])
                for n in nodes for p in view.sources[n] if p not in nodes):
@@ -242,13 +242,13 @@ class Grouping:
             return False
         rest = [n for n in a.nodes if n not in nodes]
         more = sorted([*b.nodes, *nodes], key=view.number.__getitem__)
-        if any(self.forms.refuses(nodes, self.stored(nodes, frozenset(nodes))) for nodes in (rest, more)):
+        if any(self.forms.refuses(nodes, self.stored_nodes(nodes, frozenset(nodes))) for nodes in (rest, more)):
             return False
         a.nodes, b.nodes = rest, more
         a.weight, b.weight = a.weight - weight, b.weight + weight
         a.shape = b.shape = None
         self.of.update(dict.fromkeys(nodes, b))
-        reason = next((r for n in nodes for r in self._reasons_below(n) if r in reasons.OF_PRODUCTS), reasons.STORED)
+        reason = next((r for n in nodes for r in self._reasons_below(n) if r in reasons.OF_PRODUCTS), reasons.CHEAP_FROM_STORED)
         self.reasons.update({(p, n): reason for n in nodes for p in view.sources[n] if self.of[p] is a})
         return True
 
@@ -271,7 +271,7 @@ class Grouping:
         for consumer in self.view.real:
             for producer in self.view.sources[consumer]:
                 if self.of[producer] is not self.of[consumer]:
-                    reason = self.reasons.get((producer, consumer)) or reasons.UNRELATED
+                    reason = self.reasons.get((producer, consumer)) or reasons.NO_COMMON_OPERATION
                     out.append(UnfusedEdge(producer, consumer, reason))
         explained = {(r.producer, self.of[r.consumer]) for r in out if r.reason != reasons.CYCLE}
         return [r for r in out if r.reason != reasons.CYCLE or (r.producer, self.of[r.consumer]) not in explained]

@@ -12,7 +12,7 @@ from weft.graph.node import Node
 from weft.kernel.expressions import each, roots
 from weft.kernel.hazards import copies
 from weft.kernel.ir import Kernel, Phase
-from weft.schedule.fuse import Fused
+from weft.schedule.fuse import FusedGroup
 from weft.schedule.program import Call, HostCall, Loop, Program, Site, Step, calls, find_hosts
 
 
@@ -27,7 +27,7 @@ def sites(program: Program) -> tuple[Site, ...]:
     return tuple([s for call in calls(program) for s in call.sites])
 
 
-def safe(steps: Sequence[Step], fused: Sequence[Fused], pairs: Iterable[tuple[int, int, int]]) -> list[bool]:
+def safe(steps: Sequence[Step], fused: Sequence[FusedGroup], pairs: Iterable[tuple[int, int, int]]) -> list[bool]:
     """Return for each pair whether writing to it comes after all checks.
 
     A pair is (step, input, output of its kernel), or (step, carry, carry) of a loop.
@@ -47,7 +47,7 @@ def safe(steps: Sequence[Step], fused: Sequence[Fused], pairs: Iterable[tuple[in
     return out
 
 
-def _may_fault(steps: Sequence[Step], fused: Sequence[Fused]) -> list[bool]:
+def _may_fault(steps: Sequence[Step], fused: Sequence[FusedGroup]) -> list[bool]:
     """Return for each step whether it may fail: it checks an index not fully checked before, or its host function may raise."""
     checked: set[Node] = set()
     out = []
@@ -56,7 +56,7 @@ def _may_fault(steps: Sequence[Step], fused: Sequence[Fused]) -> list[bool]:
             out.append(bool(sites(step.body)) or any(h.raises for h in find_hosts(step.body)))
         else:
             out.append(any(n not in checked for n in f.sites) or (isinstance(step, HostCall) and step.raises))
-        checked |= f.covered
+        checked |= f.fully_checked
     return out
 
 

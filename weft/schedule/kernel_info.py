@@ -10,12 +10,12 @@ from weft.graph.source_lines import user_line
 from weft.kernel.expressions import stores_of
 from weft.kernel.hazards import copies
 from weft.kernel.ir import Contraction, Kernel
-from weft.schedule.fuse import Fused
+from weft.schedule.fuse import FusedGroup
 from weft.schedule.program import Call, KernelInfo, Loop, Program, root
 from weft.schedule.traffic import traffic
 
 
-def describe_kernel(fused: Fused, lines: dict[Any, str]) -> KernelInfo:
+def describe_kernel(fused: FusedGroup, lines: dict[Any, str]) -> KernelInfo:
     """Return the KernelInfo of a kernel. ``lines`` caches the results of user_line for all kernels of one Program."""
     kernel = fused.kernel
     assert kernel is not None

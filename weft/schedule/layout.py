@@ -18,9 +18,9 @@ from weft.graph.primitives.elementwise import CAST
 from weft.kernel.convolution import operand_load
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Access, Contraction, Kernel
-from weft.kernel.storage import channels_last, lying, relay
+from weft.kernel.storage import channels_last, relay, reorder_memory
 from weft.kernel.target import Target
-from weft.schedule.fuse import Fused
+from weft.schedule.fuse import FusedGroup
 from weft.schedule.fusion_graph import FusionGraph, strip
 from weft.schedule.traffic import traffic
 
@@ -28,7 +28,7 @@ _ROWS, _DEEP = 128, 32  # of a product's tiles: rows, and the least extent of on
 _SECTOR = 32  # least bytes of one memory transaction
 
 
-def choose_layouts(view: FusionGraph, fused: list[Fused], target: Target) -> list[Fused]:
+def choose_layouts(view: FusionGraph, fused: list[FusedGroup], target: Target) -> list[FusedGroup]:
     """Return the kernels on arrays in the chosen layouts, with kernels that copy weights to channels last in front."""
     products = {k: convolutions for k, f in enumerate(fused) if (convolutions := list(_convolutions(f))) and f.kernel is not None}
     if not products:
@@ -36,7 +36,7 @@ def choose_layouts(view: FusionGraph, fused: list[Fused], target: Target) -> lis
     last = _choose_arrays(view, fused, products, target.channels_last)
     relaid = _weights(view, fused, products, target)
     kernels: dict[tuple, tuple[Kernel, tuple[tuple[int, int], ...]]] = {}
-    out: list[Fused] = []
+    out: list[FusedGroup] = []
     copied: set[Node] = set()
     for k, f in enumerate(fused):
         replaced = {key: relaid[key] for key in f.inputs if k in products and key in relaid}
@@ -44,7 +44,7 @@ def choose_layouts(view: FusionGraph, fused: list[Fused], target: Target) -> lis
             if new not in copied:
                 copied.add(new)
                 kernel = relay(shape, node.dtype)
-                out.append(Fused(kernel, ((node, shape),), (new,), bytes=traffic(kernel)))
+                out.append(FusedGroup(kernel, ((node, shape),), (new,), bytes=traffic(kernel)))
         out.append(_relay_arguments(f, last | copied, replaced, target, kernels))
     return out
 
@@ -58,7 +58,7 @@ class _Product:
     b: Access
 
 
-def _convolutions(f: Fused) -> Iterator[_Product]:
+def _convolutions(f: FusedGroup) -> Iterator[_Product]:
     """Yield the convolutions of a kernel whose operands are 16-bit arrays read from memory."""
     if f.kernel is None or not any(n.op.kind == "convolution" for n in f.nodes):
         return
@@ -79,7 +79,7 @@ def _runs(access: Access, c: Contraction) -> int:
 # ---- arrays between kernels
 
 
-def _choose_arrays(view: FusionGraph, fused: Sequence[Fused], products: dict[int, list[_Product]], least: int) -> set[Node]:
+def _choose_arrays(view: FusionGraph, fused: Sequence[FusedGroup], products: dict[int, list[_Product]], least: int) -> set[Node]:
     """Return the arrays to store channels last."""
     free = _candidates(view, fused, least)
     last: set[Node] = set()
@@ -102,12 +102,12 @@ def _choose_arrays(view: FusionGraph, fused: Sequence[Fused], products: dict[int
     return last
 
 
-def _candidates(view: FusionGraph, fused: Sequence[Fused], least: int) -> set[Node]:
+def _candidates(view: FusionGraph, fused: Sequence[FusedGroup], least: int) -> set[Node]:
     """Return the arrays that may be stored channels last.
 
     They have many channels and an order that would change, and only kernels read them, all under one shape.
     """
-    fixed = {strip(o) for o in view.graph.outputs} | view.given
+    fixed = {strip(o) for o in view.graph.outputs} | view.graph_inputs
     result: set[Node] = set()
     for f in fused:
         if f.kernel is None or any(n.op.chains for n in f.nodes):
@@ -119,12 +119,12 @@ def _candidates(view: FusionGraph, fused: Sequence[Fused], least: int) -> set[No
     return result - fixed
 
 
-def _arguments(f: Fused) -> list[Node]:
+def _arguments(f: FusedGroup) -> list[Node]:
     """Return the arrays behind a kernel's buffers, in order."""
     return [strip(n) for n, _ in f.inputs] + [strip(n) for n in f.outputs]
 
 
-def _vote(node: Node, f: Fused, products: Sequence[_Product], last: set[Node], free: set[Node], least: int) -> int:
+def _vote(node: Node, f: FusedGroup, products: Sequence[_Product], last: set[Node], free: set[Node], least: int) -> int:
     """Return the bytes that a kernel moves along memory if ``node`` is channels last, minus those it moves across memory."""
     assert f.kernel is not None
     total = 0
@@ -145,7 +145,7 @@ def _vote(node: Node, f: Fused, products: Sequence[_Product], last: set[Node], f
 
 
 def _weights(
-    view: FusionGraph, fused: Sequence[Fused], products: dict[int, list[_Product]], target: Target,
+    view: FusionGraph, fused: Sequence[FusedGroup], products: dict[int, list[_Product]], target: Target,
 ) -> dict[tuple[Node, Shape], Node]:
     """Map the weights to copy to channels last to the nodes that replace them."""
     saved: dict[tuple[Node, Shape], int] = {}
@@ -155,7 +155,9 @@ def _weights(
             if p.b.buffer.id >= len(f.inputs) or p.b.buffer.id == p.a.buffer.id:
                 continue
             key = f.inputs[p.b.buffer.id]
-            is_input = strip(key[0]) in view.given and channels_last(key[1]) and _runs(p.b, p.contraction) >= target.channels_last
+            is_input = strip(key[0]) in view.graph_inputs and channels_last(key[1]) and _runs(
+                p.b, p.contraction
+            ) >= target.channels_last
             if is_input:
                 saved[key] = saved.get(key, 0) + _wasted_bytes(p)
     return {
@@ -182,9 +184,9 @@ def _wasted_bytes(p: _Product) -> int:
 
 
 def _relay_arguments(
-    f: Fused, last: set[Node], replaced: dict[tuple[Node, Shape], Node], target: Target,
+    f: FusedGroup, last: set[Node], replaced: dict[tuple[Node, Shape], Node], target: Target,
     kernels: dict[tuple, tuple[Kernel, tuple[tuple[int, int], ...]]],
-) -> Fused:
+) -> FusedGroup:
     """Return a kernel on arrays stored as chosen. ``kernels`` caches the results, so that equal layers share one."""
     if f.kernel is None:
         return f
@@ -196,7 +198,7 @@ def _relay_arguments(
         return f
     key = (id(f.kernel), tuple(orders.items()))
     if key not in kernels:
-        kernel = lying(f.kernel, orders)
-        kernels[key] = kernel, tuple(in_place(kernel, target.keeps))
+        kernel = reorder_memory(f.kernel, orders)
+        kernels[key] = kernel, tuple(in_place(kernel, target.kept_orders))
     kernel, pairs = kernels[key]
     return replace(f, kernel=kernel, pairs=pairs)

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 from weft.graph.node import Node, Shape
 from weft.kernel.hazards import in_place
-from weft.kernel.index import ZERO, Guard, Index, always
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, Store, along
+from weft.kernel.index import ZERO, Guard, Index, always_holds
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, Store, axis_index
 from weft.schedule import lower_attention, lower_index, lower_product, reasons
 from weft.schedule.expand import EarlierReduction, Expander, Pending, Scope
 from weft.schedule.fusion_graph import FusionGraph
@@ -35,15 +35,15 @@ class LoweredKernel(Generic[N]):
     outputs: tuple[N, ...]
     scalars: tuple[N, ...] = ()
     sites: tuple[N, ...] = ()
-    covered: frozenset[N] = frozenset()
+    fully_checked: frozenset[N] = frozenset()
     pairs: tuple[tuple[int, int], ...] = ()
     bytes: int = 0
 
-    def renamed(self, name: Callable[[N], M]) -> LoweredKernel[M]:
+    def rename(self, name: Callable[[N], M]) -> LoweredKernel[M]:
         """Return the same kernel for other nodes."""
         return LoweredKernel(
             self.kernel, tuple([(name(n), shape) for n, shape in self.inputs]), tuple(map(name, self.outputs)),
-            tuple(map(name, self.scalars)), tuple(map(name, self.sites)), frozenset(map(name, self.covered)),
+            tuple(map(name, self.scalars)), tuple(map(name, self.sites)), frozenset(map(name, self.fully_checked)),
             self.pairs, self.bytes,
         )
 
@@ -68,7 +68,7 @@ def lower(view: FusionGraph, structure: Structure) -> LoweredKernel[Node]:
 
 def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> LoweredKernel[Node]:
     """Assign buffers to the stores of all phases and return the kernel."""
-    outputs = tuple(structure.stored)
+    outputs = tuple(structure.stored_nodes)
     first = len(x.inputs)
     buffers = {n: Buffer(first + k, n.dtype, n.shape) for k, n in enumerate(outputs)}
 
@@ -91,11 +91,11 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> LoweredKe
         kernel_name(structure.nodes), tuple(built), tuple(x.inputs.values()), tuple(buffers.values()),
         tuple([n.dtype for n in x.scalars]), tuple(x.scratch),
     )
-    pairs = tuple(in_place(kernel, x.view.target.keeps))
+    pairs = tuple(in_place(kernel, x.view.target.kept_orders))
     if x.view.target.skips_copies:
         kernel, pairs = lower_index.compute_updates_first(kernel, pairs, x.view.target)
     return LoweredKernel(
-        kernel, tuple(x.inputs), outputs, tuple(x.scalars), tuple(x.sites), frozenset(x.covered), pairs, traffic(kernel)
+        kernel, tuple(x.inputs), outputs, tuple(x.scalars), tuple(x.sites), frozenset(x.fully_checked), pairs, traffic(kernel)
     )
 
 
@@ -112,7 +112,7 @@ def _resolve_stores(stage: Stage | Contraction | Chain, place: Callable[[Pending
 
 def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:
     """Return the phases at barrier level p: one over the shared axes, and one for each other domain."""
-    stores = [n for n in st.stored if st.facts[n].full == p]
+    stores = [n for n in st.stored_nodes if st.facts[n].full == p]
     fulls = [n for n in st.nodes if st.is_full(n) and st.facts[n].full == p + 1]
     shared = [st.find(t) for t in st.shared or () if t]
     shared_tokens = set(shared)
@@ -185,14 +185,14 @@ class Domain:
         if split is None:
             axis = self.x.axis(extent)
             self.axes.append(axis)
-            self.at[token] = along(axis)
+            self.at[token] = axis_index(axis)
             return
         stride, low = split
         quotient, rest = self.x.axis((extent - 1 + low) // stride + 1), self.x.axis(stride)
         self.axes += [quotient, rest]
-        position = along(quotient, stride).plus(along(rest)).plus(Affine(-low))
+        position = axis_index(quotient, stride).plus(axis_index(rest)).plus(Affine(-low))
         self.at[token] = position
-        if not always((position, 0, extent), self.x.extents):
+        if not always_holds((position, 0, extent), self.x.extents):
             self.guards[token] = (position, 0, extent)
 
 
@@ -215,9 +215,9 @@ def _plain_phase(x: Expander, st: Structure, stores: Sequence[Node], fulls: Sequ
         index, loops = _operand_index(x, st, n, domain, loops)
         if n.op.kind == "window":
             axes = loops
-            value, monoid = x.window_value(n, (ZERO,) * len(n.shape), tuple([along(a) for a in loops]))
+            value, monoid = x.window_value(n, (ZERO,) * len(n.shape), tuple([axis_index(a) for a in loops]))
         else:
-            by_dim = [next((a for a in loops if along(a) == i), None) for i in index]
+            by_dim = [next((a for a in loops if axis_index(a) == i), None) for i in index]
             axes = tuple([a for d in n.params["axes"] if (a := by_dim[d]) is not None])
             value, monoid = x.at(n.inputs[0], index), n.op.monoid
         x.complete[n] = x.reduce(n, axes, monoid, value, carried=False, into=reductions)
@@ -236,11 +236,11 @@ def _operand_index(
         loops = tuple([x.axis(e) for e in operand.shape if e != 1])
         if below is not None:
             for t, a in zip([t for t in below.dims if t], loops, strict=True):
-                domain.at[st.find(t)] = along(a)
+                domain.at[st.find(t)] = axis_index(a)
     if below is not None:
         return tuple([domain.at[st.find(t)] if t else ZERO for t in below.dims]), loops
     own = iter(loops)
-    return tuple([along(next(own)) if e != 1 else ZERO for e in operand.shape]), loops
+    return tuple([axis_index(next(own)) if e != 1 else ZERO for e in operand.shape]), loops
 
 
 def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequence[Node], fulls: Sequence[Node]) -> Phase:
@@ -259,7 +259,7 @@ def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequenc
         if token not in scope.at:
             axis = x.axis(extents[token])
             scope.axes.append(axis)
-            scope.at[token] = along(axis)
+            scope.at[token] = axis_index(axis)
     for n in fulls:
         below = st.read(n.inputs[0])
         assert below is not None
@@ -272,7 +272,7 @@ def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequenc
         if all(a in scope.axes for a in axes) and value.op != "acc":  # one number a row: computed with the row, summed at the end
             kept = Buffer(len(x.scratch), value.dtype, tuple([a.extent for a in axes]), "kernel")
             x.scratch.append(kept)
-            place = Access(kept, tuple([ZERO if a.extent == 1 else along(a) for a in axes]))
+            place = Access(kept, tuple([ZERO if a.extent == 1 else axis_index(a) for a in axes]))
             x.stage(below.depth + 1, ())[2].append(Store(place, value))
             value, reductions = x.m.load(place), x.stage(below.depth + 2, ())[1]
         x.complete[n] = x.reduce(n, axes, n.op.monoid, value, carried=True, into=reductions)
@@ -282,7 +282,9 @@ def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequenc
         pending.append(Pending(n, index, (), x.at(n, index)))
     late_stores: list[Store] = []  # stores of reductions that later phases read
     for n, value in scope.accs.items():
-        x.held.setdefault(n, EarlierReduction(tuple([scope.at[t] if t else ZERO for t in st.tokens(n)]), value, late_stores))
+        x.earlier_reductions.setdefault(
+            n, EarlierReduction(tuple([scope.at[t] if t else ZERO for t in st.tokens(n)]), value, late_stores)
+        )
     ordered_stages = sorted(scope.stages.items(), key=lambda item: item[0][0])
     stages = [Stage(axes, tuple(r), tuple(s)) for _, (axes, r, s) in ordered_stages]
     return Phase(tuple(scope.axes), (*stages, Stage((), (), late_stores)))  # type: ignore[arg-type]
@@ -304,7 +306,7 @@ def _stage_index(x: Expander, tokens: tuple[int, ...], shape: Shape, level: int)
             own[d] = by_id[scope.at[t].terms[0][0]]
         else:
             own[d] = next(rest)
-            index.append(along(own[d]))
+            index.append(axis_index(own[d]))
     return tuple(index), own, reductions, pending
 
 

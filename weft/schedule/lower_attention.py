@@ -8,11 +8,11 @@ from typing import Any
 from weft.dtypes.formats import BOOL, FLOAT32, UINT32, UINT64
 from weft.graph.node import Node
 from weft.kernel.index import ZERO, Index
-from weft.kernel.ir import Affine, Axis, Chain, Inner, Outer, Phase, Softmax, Value, along
+from weft.kernel.ir import Affine, Axis, Chain, Inner, Outer, Phase, Softmax, Value, axis_index
 from weft.schedule.expand import Expander, Pending
 from weft.schedule.group_structure import Structure
 
-NEVER = -math.inf
+NEGATIVE_INFINITY = -math.inf
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
@@ -41,12 +41,14 @@ class _Attention:
         self.batch = tuple([a for a, s in zip(self.lead, shared, strict=True) if not s])
         self.i, self.j = x.axis(self.q.shape[-2]), x.axis(self.k.shape[-2])
         self.rows = (*[a for a, s in zip(self.lead, shared, strict=True) if s], self.i)
-        self.where = ((along(self.i).plus(along(self.j), -1), 0, self.i.extent),) if self.params["causal"] else ()
+        self.causal_guards = (
+            (axis_index(self.i).plus(axis_index(self.j), -1), 0, self.i.extent),
+        ) if self.params["causal"] else ()
 
     def at(self, node: Node, *last: Axis | None) -> Index:
         """Return the index of an operand: the leading dimensions, then the axes ``last``."""
         axes = (*self.lead, *last)
-        return tuple([ZERO if n == 1 or a is None else along(a) for a, n in zip(axes, node.shape, strict=True)])
+        return tuple([ZERO if n == 1 or a is None else axis_index(a) for a, n in zip(axes, node.shape, strict=True)])
 
     def read(self, node: Node, *last: Axis | None) -> Value:
         return self.x.at(node, self.at(node, *last))
@@ -82,7 +84,7 @@ class _Attention:
                 score = m.add(score, m.cast(self.read(mask, self.i, self.j), self.wide))
         for mask in biases:
             if mask.dtype is BOOL:
-                score = m.select(self.read(mask, self.i, self.j), score, self.const(NEVER))
+                score = m.select(self.read(mask, self.i, self.j), score, self.const(NEGATIVE_INFINITY))
         return score
 
     def apply_dropout(self, value: Value) -> Value:
@@ -92,7 +94,7 @@ class _Attention:
             return value
         flat = Affine()
         for axis in (*self.lead, self.i, self.j):
-            flat = flat.times(axis.extent).plus(along(axis))
+            flat = flat.times(axis.extent).plus(axis_index(axis))
         seed, base = (self.x.at(n, ()) for n in self.masks[-2:])
         word = m.philox(seed, base, m.cast(m.index(flat), UINT64))
         unit = m.mul(m.cast(m.shr(word, m.const(8, UINT32)), FLOAT32), m.const(2.0**-24, FLOAT32))
@@ -116,7 +118,7 @@ class _Attention:
             lse = m.select(none, self.const(0.0), m.add(top, m.log(m.select(none, self.const(1.0), total))))
             stores.append(Pending(results["lse"], self.at(results["lse"], self.i), (), lse))
         return Chain(
-            self.batch, self.rows, (self.j,), (product,), self.where, softmax, tuple(outer), self.wide,
+            self.batch, self.rows, (self.j,), (product,), self.causal_guards, softmax, tuple(outer), self.wide,
             tuple(stores),  # type: ignore[arg-type]
         )
 
@@ -139,4 +141,4 @@ class _Attention:
                 outer.append(self.outer(results["query"], change, self.k, False))
             if "key" in results:
                 outer.append(self.outer(results["key"], change, self.q, True))
-        return Chain(self.batch, self.rows, (self.j,), tuple(inner), self.where, None, tuple(outer), self.wide)
+        return Chain(self.batch, self.rows, (self.j,), tuple(inner), self.causal_guards, None, tuple(outer), self.wide)

@@ -13,11 +13,11 @@ from dataclasses import replace
 from math import prod
 
 from weft.graph.node import Node
-from weft.graph.primitives.settings import ADD, UNORDERED
+from weft.graph.primitives.settings import ADD, ADD_UNORDERED
 from weft.kernel.expressions import INT64, Machine
 from weft.kernel.hazards import copies, in_place
 from weft.kernel.index import ZERO, Index, broadcast
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Reduction, Stage, Store, along, size_of
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Reduction, Stage, Store, axis_index, size_of
 from weft.kernel.summation import reduction_order
 from weft.kernel.target import Order, Target
 from weft.schedule.expand import Expander, Pending, Scope
@@ -50,7 +50,7 @@ def find_small_writes(st: Structure) -> list[Node]:
     They are lowered, like scatters, as a copy of the array followed by the writes. The copy is left out if the result takes
     over the memory of the array.
     """
-    return _small_chain(st, st.stored[0]) if len(st.stored) == 1 else []
+    return _small_chain(st, st.stored_nodes[0]) if len(st.stored_nodes) == 1 else []
 
 
 def _small_chain(st: Structure, base: Node) -> list[Node]:
@@ -64,7 +64,7 @@ def _small_chain(st: Structure, base: Node) -> list[Node]:
     while base in st.members and base.op.kind == "write":
         out.append(base)
         base = base.inputs[0]
-    stored = base not in st.members and (st.view.is_real(base) or st.view.stored(base))
+    stored = base not in st.members and (st.view.is_real(base) or st.view.is_stored(base))
     return out[::-1] if stored and MIN_SIZE_RATIO * sum(n.inputs[1].size for n in out) <= base.size else []
 
 
@@ -105,7 +105,7 @@ def compute_updates_first(kernel: Kernel, pairs: Pairs, target: Target) -> tuple
         if store.value.op == "const":
             return store
         buffer = Buffer(len(scratch), store.value.dtype, tuple([a.extent for a in axes]), "kernel")
-        place = Access(buffer, tuple([along(a) if a.extent != 1 else ZERO for a in axes]))
+        place = Access(buffer, tuple([axis_index(a) if a.extent != 1 else ZERO for a in axes]))
         scratch.append(buffer)
         before.append(Phase(axes, (Stage((), (), (Store(place, store.value),)),)))
         return replace(store, value=m.load(place))
@@ -115,7 +115,7 @@ def compute_updates_first(kernel: Kernel, pairs: Pairs, target: Target) -> tuple
         for phase, s in writing
     ]
     new = replace(kernel, phases=(*kernel.phases[:first], *before, *after), scratch=tuple(scratch))
-    new_pairs = tuple(in_place(new, target.keeps))
+    new_pairs = tuple(in_place(new, target.kept_orders))
     return (new, new_pairs) if set(copied) & set(new_pairs) else (kernel, pairs)
 
 
@@ -127,20 +127,20 @@ def _checks(x: Expander, indices: Sequence[Node]) -> list[Phase]:
         axes = tuple([x.axis(n) for n in operand.shape if n != 1]) or (x.axis(1),)
         rest = iter(axes)
         before = len(x.sites)
-        value = x.at(operand, tuple([ZERO if n == 1 else along(next(rest)) for n in operand.shape]))
+        value = x.at(operand, tuple([ZERO if n == 1 else axis_index(next(rest)) for n in operand.shape]))
         if len(x.sites) == before:
             continue
         number, x.reductions = x.reductions, x.reductions + 1
         order = reduction_order(axes[-1].extent, last=True, orders=x.view.target.orders)
         out.append(Phase((), (Stage(axes, (Reduction(number, axes, "sum", value, INT64, INT64, order),)),)))
-    x.checked |= set(x.sites)
+    x.checked_before |= set(x.sites)
     return out
 
 
 def _loops(x: Expander, shape: tuple[int, ...]) -> tuple[tuple[Axis, ...], Index]:
     """Return loops over a shape and the index of its element."""
     axes = [x.axis(n) if n != 1 else None for n in shape]
-    return tuple([a for a in axes if a is not None]), tuple([along(a) if a is not None else ZERO for a in axes])
+    return tuple([a for a in axes if a is not None]), tuple([axis_index(a) if a is not None else ZERO for a in axes])
 
 
 def _copy(x: Expander, node: Node, base: Node) -> Phase:
@@ -167,7 +167,7 @@ def _scatter(x: Expander, node: Node) -> Phase:
     axes, at = _loops(x, node.inputs[1].shape)
     where, _ = _written_index(x, node, at)
     mode = node.params["mode"]
-    if mode == UNORDERED and not x.view.target.unordered:
+    if mode == ADD_UNORDERED and not x.view.target.fast_unordered:
         mode = ADD
     store = Pending(node, where, (), x.at(node.inputs[1], at), mode)
     return Phase((), (Stage(axes, (), (store,)),))  # type: ignore[arg-type]
@@ -182,11 +182,11 @@ def _scatter_rows(x: Expander, st: Structure) -> list[Phase]:
     where, positions = _written_index(x, ends[0], at)
     guards = []
     for operand, place, extent in positions:
-        counted = x.m.index(Affine(0, (), ((x.counted(operand, place, (), extent), 1),)))
+        counted = x.m.index(Affine(0, (), ((x.count_index(operand, place, (), extent), 1),)))
         guards.append((Affine(counted.attr) if counted.op == "const" else Affine(0, (), ((counted, 1),)), 0, extent))
     stores = [
         Pending(n, where, tuple(guards), x.at(n.inputs[1], at), "own") if n in ends else Pending(n, at, (), x.at(n, at))
-        for n in st.stored
+        for n in st.stored_nodes
     ]
     return [*copies, Phase((), (Stage(axes, (), tuple(stores)),))]  # type: ignore[arg-type]
 
@@ -228,7 +228,7 @@ def _lower_running(x: Expander, st: Structure, node: Node) -> list[Phase]:
     """Lower a running fold: a loop along its axis inside loops over the others."""
     x.scope = Scope()
     axes = [x.axis(n) for n in node.shape]
-    index = tuple([along(a) for a in axes])
+    index = tuple([axis_index(a) for a in axes])
     run = axes.pop(node.params["axis"])
     value = x.at(node.inputs[0], index)
     reductions: list[Reduction] = []

@@ -12,7 +12,7 @@ from weft.dtypes.formats import BOOL, FLOATS, INT32, Format
 from weft.graph.node import Node
 from weft.kernel import index as ix
 from weft.kernel.index import Guard, Index
-from weft.kernel.ir import Affine, Axis, Contraction, Phase, Reduction, Stage, Value, along
+from weft.kernel.ir import Affine, Axis, Contraction, Phase, Reduction, Stage, Value, axis_index
 from weft.kernel.summation import product_order, window_order
 from weft.kernel.target import Order, Orders
 from weft.schedule.convolution_order import dilation_phases, sums_along_positions, tap_phase
@@ -32,7 +32,7 @@ def phases(x: Expander, st: Structure) -> list[Phase]:
     for tally, of_parts in tallies.items():
         x.complete[tally] = _join_tallies(x, tally, of_parts)
     last: list[Pending] = []
-    for n in st.stored:
+    for n in st.stored_nodes:
         if st.facts[n].full:
             index = (ix.ZERO,) * len(n.shape)
             last.append(Pending(n, index, (), x.at(n, index)))
@@ -70,7 +70,7 @@ def _stages(
     x.product = (node, index, result)
     at: dict[int, Affine] = dict(zip(st.tokens(node), index, strict=True))
     pending = []
-    for stored in st.stored:
+    for stored in st.stored_nodes:
         if st.facts[stored].full:
             continue
         where = tuple([at[t] if t else ix.ZERO for t in st.tokens(stored)])
@@ -145,10 +145,10 @@ def _dot(x: Expander, node: Node) -> list[_Part]:
         index = [ix.ZERO] * len(operand.shape)
         for places, axes in dims:
             for d, axis in zip(places, axes, strict=True):
-                index[d] = along(axis)
+                index[d] = axis_index(axis)
         return x.at(operand, tuple(index))
 
-    index = tuple([along(i) for i in [*batch, *m, *n]])
+    index = tuple([axis_index(i) for i in [*batch, *m, *n]])
     if any(i.extent == 0 for i in k):
         return [(batch, m, n, k, None, None, index)]
     x.scope = Scope()
@@ -193,25 +193,25 @@ def _conv(x: Expander, node: Node) -> list[_Part]:
             empty = empty or tap.extent == 0
             spots.append(spot)
             taps.append(tap)
-            positions.append(along(spot, step).plus(Affine(r)))
-            kernel.append(along(tap, every).plus(Affine(first)))
+            positions.append(axis_index(spot, step).plus(Affine(r)))
+            kernel.append(axis_index(tap, every).plus(Affine(first)))
             base = (r * stride - low + first * rd) // ld
-            i = Affine(base).plus(along(spot, step * stride // ld)).plus(along(tap, every * rd // ld))
+            i = Affine(base).plus(axis_index(spot, step * stride // ld)).plus(axis_index(tap, every * rd // ld))
             source.append(i)
             guard = (i, 0, size)
-            if not empty and not ix.always(guard, x.extents):
+            if not empty and not ix.always_holds(guard, x.extents):
                 guards.append(guard)
-        channel, filter_ = along(c), along(o)
+        channel, filter_ = axis_index(c), axis_index(o)
         if groups > 1:
-            channel = along(g[0], inner).plus(channel)
-            filter_ = along(g[0], filters // groups).plus(filter_)
-        index = ix.permute((along(image), filter_, *positions), out_perm)
+            channel = axis_index(g[0], inner).plus(channel)
+            filter_ = axis_index(g[0], filters // groups).plus(filter_)
+        index = ix.permute((axis_index(image), filter_, *positions), out_perm)
         batch, m, n, k = g, [image, *spots], [o], [c, *taps]
         if empty or c.extent == 0:
             out.append((batch, m, n, k, None, None, index))
             continue
         x.scope = Scope()
-        left = x.guarded(a, ix.permute((along(image), channel, *source), x_perm), (), tuple(guards), 0)
-        right = x.at(w, ix.permute((filter_, along(c), *kernel), w_perm))
+        left = x.guard(a, ix.permute((axis_index(image), channel, *source), x_perm), (), tuple(guards), 0)
+        right = x.at(w, ix.permute((filter_, axis_index(c), *kernel), w_perm))
         out.append((batch, m, n, k, left, right, index))
     return out

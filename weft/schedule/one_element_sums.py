@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from weft.dtypes.formats import FLOATS, INTEGERS
 from weft.kernel.expressions import INT64, Machine, each, walk
-from weft.kernel.ir import Access, Affine, Axis, Value, along
+from weft.kernel.ir import Access, Affine, Axis, Value, axis_index
 
-LEAST = 64  # positions: a shorter loop costs no more than computing the position
+MIN_POSITIONS = 64  # positions: a shorter loop costs no more than computing the position
 
 
 def load_single_element(m: Machine, value: Value, axis: Axis) -> Value | None:
@@ -17,7 +17,7 @@ def load_single_element(m: Machine, value: Value, axis: Axis) -> Value | None:
 
     Return None for any other value.
     """
-    if value.op != "select" or axis.extent < LEAST or value.dtype.bytes < 4:
+    if value.op != "select" or axis.extent < MIN_POSITIONS or value.dtype.bytes < 4:
         return None
     condition, inner, other = value.args
     if any(v.op == "check" and _varies(v, axis) for v in each([inner])):
@@ -40,7 +40,7 @@ def _is_position(value: Value, axis: Axis) -> bool:
     """Return whether a value is the position on the axis."""
     while value.op == "cast" and value.dtype in INTEGERS and axis.extent - 1 <= value.dtype.greatest:
         value = value.args[0]
-    return value.op == "index" and value.attr == along(axis)
+    return value.op == "index" and value.attr == axis_index(axis)
 
 
 def _affines(value: Value) -> list[Affine]:
@@ -78,4 +78,4 @@ def _rebuild(m: Machine, value: Value, args: list[Value], replace_axis) -> Value
         return m.load(Access(a.buffer, tuple(map(replace_axis, a.index)), guard, a.fill))
     if value.op == "index":
         return m.cast(m.index(replace_axis(value.attr)), value.dtype)
-    return m.made(value.op, args, value.dtype)
+    return m.make(value.op, args, value.dtype)

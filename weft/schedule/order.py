@@ -13,11 +13,11 @@ import heapq
 
 from weft.graph.node import Node
 from weft.kernel.hazards import copies
-from weft.schedule.fuse import Fused
+from weft.schedule.fuse import FusedGroup
 from weft.schedule.fusion_graph import FusionGraph, strip
 
 
-def order_kernels(view: FusionGraph, fused: list[Fused]) -> list[Fused]:
+def order_kernels(view: FusionGraph, fused: list[FusedGroup]) -> list[FusedGroup]:
     """Return the kernels in an order in which they can run.
 
     Updates of a parameter come after all kernels that read it or check indices, unless that would form a cycle.
@@ -77,9 +77,9 @@ class _Temporaries:
     A temporary is written by one kernel, read by others, and not returned.
     """
 
-    def __init__(self, view: FusionGraph, fused: list[Fused]) -> None:
-        self.written = [[n for n in map(strip, f.outputs) if n not in view.outputs] for f in fused]
-        own = {n for nodes in self.written for n in nodes}
+    def __init__(self, view: FusionGraph, fused: list[FusedGroup]) -> None:
+        self.written_nodes = [[n for n in map(strip, f.outputs) if n not in view.outputs] for f in fused]
+        own = {n for nodes in self.written_nodes for n in nodes}
         self.read = [{b for n, _ in f.inputs if (b := strip(n)) in own} for f in fused]
         self.readers: dict[Node, set[int]] = {n: set() for n in own}
         for k, nodes in enumerate(self.read):
@@ -95,10 +95,10 @@ class _Temporaries:
     def frees(self, k: int) -> bool:
         """Return whether less temporary memory is in use after a kernel than before it."""
         freed = sum([n.nbytes for n in self.read[k] if self.readers[n] == {k}])
-        return freed > sum([n.nbytes for n in self.written[k]])
+        return freed > sum([n.nbytes for n in self.written_nodes[k]])
 
 
-def _wishes(view: FusionGraph, fused: list[Fused], before: list[set[int]]) -> list[set[int]]:
+def _wishes(view: FusionGraph, fused: list[FusedGroup], before: list[set[int]]) -> list[set[int]]:
     """Return for each kernel the kernels that should run before it; two more rows are gates.
 
     A gate collects what many kernels wait for. All other readers of an input run before a kernel that may write over it.
@@ -126,13 +126,13 @@ def _wishes(view: FusionGraph, fused: list[Fused], before: list[set[int]]) -> li
     return wished
 
 
-def _copies(f: Fused) -> list[tuple[int, int]]:
+def _copies(f: FusedGroup) -> list[tuple[int, int]]:
     """Return the (input, output) pairs that may share memory and whose output is a changed copy of the input."""
     assert f.kernel is not None
     return [pair for pair in copies(f.kernel) if pair in f.pairs] if f.pairs else []
 
 
-def _updates(view: FusionGraph, fused: list[Fused], ancestors: list[int]) -> dict[int, set[int]]:
+def _updates(view: FusionGraph, fused: list[FusedGroup], ancestors: list[int]) -> dict[int, set[int]]:
     """Map each kernel that may write over an input, and should be its last reader, to all readers of the input.
 
     For each input it is the first reader that produces a result of the input's shape and dtype and that no other reader depends
@@ -144,7 +144,7 @@ def _updates(view: FusionGraph, fused: list[Fused], ancestors: list[int]) -> dic
     for k, f in enumerate(fused):
         for n, _ in f.inputs:
             base = strip(n)
-            if base in view.given or base in copied:
+            if base in view.graph_inputs or base in copied:
                 readers.setdefault(base, []).append(k)
     outputs = {strip(o) for o in view.graph.outputs}
     result: dict[int, set[int]] = {}
@@ -154,7 +154,7 @@ def _updates(view: FusionGraph, fused: list[Fused], ancestors: list[int]) -> dic
             inside |= ancestors[r]
         for u in kernels:
             same = any(n in outputs and n.shape == base.shape and n.dtype == base.dtype for n in fused[u].outputs)
-            if ((same and base in view.given) or (base, u) in copying) and not inside >> u & 1:
+            if ((same and base in view.graph_inputs) or (base, u) in copying) and not inside >> u & 1:
                 result.setdefault(u, set()).update(kernels)
                 break
     return result

@@ -47,7 +47,7 @@ class Site(NamedTuple):
     axis: int
     extent: int
     lowest: int
-    unsigned: bool
+    is_unsigned: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Loop:
         return self.count >= 0 or self.until
 
     @property
-    def expected(self) -> int:
+    def expected_steps(self) -> int:
         """Return the number of steps, or an estimate."""
         return min(self.length, EXPECTED_STEPS) if self.is_dynamic else self.length
 

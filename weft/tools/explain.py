@@ -149,7 +149,7 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
 def _arrays(traced: TracedCall, leaves: Sequence[Any]) -> list[tuple[int, str]]:
     """Return the size in bytes and the device of each array that a call reads."""
     argument_nodes = [leaves[k].cell.node if isinstance(leaves[k], Array) else None for k in traced.arrays]
-    nodes = [*argument_nodes, *[cell._node for cell in traced.captured], *traced.fixed]
+    nodes = [*argument_nodes, *[cell._node for cell in traced.captured_cells], *traced.fixed_nodes]
     inputs = [n for n in traced.graph.inputs if n.op is not SCALAR]
     nodes = [n for n in nodes if n is None or n.op is not SCALAR]
     device_names = ["cpu" if n is None or n.value is None else execute.owner(n.value).name for n in nodes]
@@ -161,7 +161,7 @@ def _find_overwritable_inputs(traced: TracedCall) -> frozenset[int]:
     written = {id(target) for kind, target, _ in traced.writes if kind == "cell"}
     first = len(traced.arrays) + len(traced.scalars)
     returned = {k for kind, k in (*traced.results, *(s for _, _, s in traced.writes)) if kind == "in"}
-    return frozenset(first + k for k, cell in enumerate(traced.captured) if id(cell) in written) - returned
+    return frozenset(first + k for k, cell in enumerate(traced.captured_cells) if id(cell) in written) - returned
 
 
 def _format_lines(lines: tuple[str, ...]) -> str:

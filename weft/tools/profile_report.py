@@ -310,8 +310,9 @@ def _why_scalar(kernel: Any, nodes: Sequence[Node]) -> str | None:
     if not isinstance(device, ReadsCode):
         return None
     code = device.code_of(kernel)
-    if code.called:
-        return f"{' and '.join(code.called)} of the C library {'is' if len(code.called) == 1 else 'are'} called for each element"
+    if code.called_functions:
+        verb = "is" if len(code.called_functions) == 1 else "are"
+        return f"{' and '.join(code.called_functions)} of the C library {verb} called for each element"
     if code.vectors:
         return None
     if any(n.op.kind == "running" for n in nodes):

@@ -35,8 +35,8 @@ from weft.placement.device_figures import Machine
 from weft.runtime import execute
 from weft.runtime.context import CONTEXT
 from weft.runtime.execute import add_user_line, make_index_error
-from weft.schedule.build import built
-from weft.schedule.fuse import Fused
+from weft.schedule.build import build_with_groups
+from weft.schedule.fuse import FusedGroup
 from weft.schedule.fusion_graph import strip
 from weft.schedule.index_checks import sites
 from weft.schedule.kernel_info import describe_kernel
@@ -64,7 +64,7 @@ class Unit:
     """A program that ran in the session."""
 
     program: Program
-    fused: list[Fused]
+    fused: list[FusedGroup]
     run: Any  # TimedExecutable, or Executable if the session does not time
     jitted: str  # the name of the jitted function, "" for a program outside jit
 
@@ -121,7 +121,7 @@ class Session:
         unit = self.units.get(key)
         if unit is None:
             device = execute.device()
-            program, fused = built(mark_origins(graph), device.target)
+            program, fused = build_with_groups(mark_origins(graph), device.target)
             compiled = timing_device().compile_timed if self.timed else device.compile
             run = compiled(program, flush_denormals=CONTEXT.flush_denormals)
             unit = self.units[key] = Unit(program, fused, run, self._tracing)
@@ -395,7 +395,7 @@ class Work:
         return self.flops / peak, self.bytes / machine.bandwidth_at(self.bytes // self.length)
 
 
-def list_work(program: Program, fused: list[Fused], machine: Machine) -> list[Work]:
+def list_work(program: Program, fused: list[FusedGroup], machine: Machine) -> list[Work]:
     """Return the work of each step of the program."""
     lines: dict[Any, str] = {}
     remaining = iter(fused)
@@ -427,7 +427,7 @@ def _origin(node: Node) -> Origin:
     return code, instruction, layer, phase or "forward"
 
 
-def _parts(fused: Fused, machine: Machine, size: int) -> dict[Origin, float]:
+def _parts(fused: FusedGroup, machine: Machine, size: int) -> dict[Origin, float]:
     """Return each origin's share of the kernel's time, estimated from its arithmetic and memory traffic."""
     memory = 1 / machine.bandwidth_at(size)
     outputs = set(fused.outputs)
@@ -455,7 +455,7 @@ def _parts(fused: Fused, machine: Machine, size: int) -> dict[Origin, float]:
 
 def _loop(scan: Node, machine: Machine) -> Work:
     """Return the work of a loop: the body's work times the steps. Nodes without a layer belong to the loop's layer."""
-    program, fused = built(scan.params["body"].graph)
+    program, fused = build_with_groups(scan.params["body"].graph)
     length = min(scan.params["length"], EXPECTED_STEPS) if is_dynamic(scan) else scan.params["length"]
     body = list_work(program, fused, machine)
     _, _, layer, phase = own = _origin(scan)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, holding, ndarray
+from weft.array import Array, ndarray, wrap_buffer
 from weft.array.convert import refuse_subclass
 from weft.data.loader import Loader
 from weft.dtypes.api import is_float
@@ -176,7 +176,7 @@ def _make_reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Arra
     if cast is not None or not plain:
         return lambda rows: asarray(array[rows] if cast is None else array[rows].astype(cast))
     dtype, sample = parse_dtype(array.dtype), array.shape[1:]
-    return lambda rows: holding(execute.device().upload_rows(array, rows), (*rows.shape, *sample), dtype, ndarray)
+    return lambda rows: wrap_buffer(execute.device().upload_rows(array, rows), (*rows.shape, *sample), dtype, ndarray)
 
 
 def is_stream(x: Any) -> bool:

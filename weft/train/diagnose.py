@@ -156,11 +156,11 @@ def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arr
     parameters = {id(a): name for name, a in model.parameters().items()}
     start = len(traced.arrays) + len(traced.scalars)
     values: list[Any] = [x.numpy(), y.numpy()]
-    for node, cell in zip(traced.graph.inputs[start:], traced.captured, strict=False):
+    for node, cell in zip(traced.graph.inputs[start:], traced.captured_cells, strict=False):
         if id(cell) in parameters:
             names[node] = repr(parameters[id(cell)])
         values.append(cell.numpy())
-    values += [execute.to_numpy(n.value, n.shape, n.dtype) for n in traced.fixed]
+    values += [execute.to_numpy(n.value, n.shape, n.dtype) for n in traced.fixed_nodes]
     loss, slopes = unflatten(traced.structure, list(traced.shows))
 
     bad: dict[Node, str] = {}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.array.numpy_methods import lies
+from weft.array.numpy_methods import element_strides
 from weft.dtypes.formats import DEFAULT
 from weft.errors import DTypeError, short
 from weft.graph.primitives.settings import DETERMINISM, MATMUL_PRECISION
@@ -29,13 +29,13 @@ from weft.transforms.traced import is_static, materialise_argument
 from weft.transforms.tree import Structure, has_structure
 
 NUMBERS = RUN_TIME_TYPES - {float}  # types of arguments that are static until they come with a second value, or NumPy's floats
-PLAIN = frozenset((int, bool, np.bool_, str, bytes, type(None))) | NUMBERS
+STATIC_TYPES = frozenset((int, bool, np.bool_, str, bytes, type(None))) | NUMBERS
 
 
 class Call:
     """One call.
 
-    given, leaves : the leaves of the arguments, as passed and materialised
+    passed_leaves, leaves : the leaves of the arguments, as passed and materialised
     structure : of the arguments
     statics : the key of each leaf, None for leaves that are not static
     content : of the function and, if there are objects among the arguments, of the arguments
@@ -45,16 +45,16 @@ class Call:
     """
 
     __slots__ = (
-        "args", "cells", "content", "count", "given", "kind", "kwargs", "leaves", "rebuild", "statics", "structure",
+        "args", "cells", "content", "count", "passed_leaves", "kind", "kwargs", "leaves", "rebuild", "statics", "structure",
     )
 
     def __init__(self, jitted: Any, args: tuple, kwargs: dict[str, Any], earlier: Call | None = None) -> None:
         """jitted : a Jitted. earlier : a ``Call`` of the same arguments, whose leaves are used"""
         self.args, self.kwargs, self.count = args, kwargs, Structure.count
-        self.given, self.rebuild, self.structure, static_arguments = jitted.flat(args, kwargs)
+        self.passed_leaves, self.rebuild, self.structure, static_arguments = jitted.flat(args, kwargs)
         self.statics: list[Any] = []
-        objects, leaves = bool(static_arguments) and any([type(x) not in PLAIN for x in static_arguments]), []
-        for leaf in self.given:
+        objects, leaves = bool(static_arguments) and any([type(x) not in STATIC_TYPES for x in static_arguments]), []
+        for leaf in self.passed_leaves:
             static = None
             if isinstance(leaf, float) and not isinstance(leaf, np.generic):
                 leaf = float(leaf)  # of a class of the user
@@ -62,21 +62,21 @@ class Call:
                 leaf = materialise_argument(leaf)
             elif type(leaf) is not float:
                 static = key_of_constant(leaf)
-                objects = objects or type(leaf) not in PLAIN
+                objects = objects or type(leaf) not in STATIC_TYPES
             leaves.append(leaf)
             self.statics.append(static)
         self.leaves: list[Any] = earlier.leaves if earlier else leaves
-        reached: StaticKey = jitted.reach()
+        reached: StaticKey = jitted.read_captured()
         if objects:
             words = len(jitted.words)
             reached = self._content(jitted, reached, static_arguments)
             while len(jitted.words) != words:  # methods of the arguments read attributes of other objects
                 words = len(jitted.words)
-                reached = self._content(jitted, jitted.reach(again=True), static_arguments)
+                reached = self._content(jitted, jitted.read_captured(again=True), static_arguments)
         self.content = reached
         self.cells: Mapping[int, int] = reached.cells()
         statics = tuple([None if key is None or key[0] in NUMBERS else key for key in self.statics])
-        plain = tuple([key_of_constant(x) for x in static_arguments if type(x) in PLAIN]) if static_arguments else ()
+        plain = tuple([key_of_constant(x) for x in static_arguments if type(x) in STATIC_TYPES]) if static_arguments else ()
         self.kind = (reached.key, self.structure, statics, plain)
 
     def _content(self, jitted: Any, reached: StaticKey, fixed: Sequence[Any]) -> StaticKey:
@@ -86,11 +86,11 @@ class Call:
         if content is not None and content.base is reached and len(leaves) == len(static):
             if all(map(_is_same_leaf, leaves, static)) and content.refresh():
                 pairs = zip(self.leaves, keys, strict=True)
-                self.statics = [key_of_constant(x) if type(x) in PLAIN else key for x, key in pairs]
+                self.statics = [key_of_constant(x) if type(x) in STATIC_TYPES else key for x, key in pairs]
                 return content
         content = StaticKey(jitted.words, getattr(jitted.f, "__module__", ""), reached)
         self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
-        extra_keys = [_static_key(x, content) for x in fixed if type(x) not in PLAIN]
+        extra_keys = [_static_key(x, content) for x in fixed if type(x) not in STATIC_TYPES]
         content.close(*extra_keys)
         jitted.objects = static, tuple(self.statics), content
         return content
@@ -120,16 +120,16 @@ class Call:
                 continue
             first = seen.setdefault(id(leaf), k)
             node = leaf.node
-            keys.append((node.shape, node.dtype, type(leaf), lies(leaf)) if first == k else first)
+            keys.append((node.shape, node.dtype, type(leaf), element_strides(leaf)) if first == k else first)
         return keys
 
-    def like(self, states: Collection[int]) -> Any:
+    def make_partial_key(self, states: Collection[int]) -> Any:
         """Return the part of the key that does not depend on floats and objects."""
         keys = zip(self.leaves, self._leaf_keys(states, ()), strict=True)
-        by_type = [type(x) is float or (is_static(x) and type(x) not in PLAIN) for x in self.leaves]
+        by_type = [type(x) is float or (is_static(x) and type(x) not in STATIC_TYPES) for x in self.leaves]
         return (self.structure, *[type(x) if only else key for (x, key), only in zip(keys, by_type, strict=True)])
 
-    def named(self) -> list[Any]:
+    def name_values(self) -> list[Any]:
         """Return a unique name for each value: its place and the path into its tuple."""
         return [(record.place(k), indices) for record, k, indices in self.content.places()]
 
@@ -140,7 +140,7 @@ class State:
 
 def _is_same_leaf(before: Any, now: Any) -> bool:
     """Return whether a static leaf has the same content as before: the same object, or a constant of the same type."""
-    return before is now or (type(before) is type(now) and type(now) in PLAIN)
+    return before is now or (type(before) is type(now) and type(now) in STATIC_TYPES)
 
 
 def settings() -> tuple[Any, ...]:
@@ -156,7 +156,7 @@ def settings() -> tuple[Any, ...]:
 
 
 def _static_key(x: Any, content: StaticKey) -> Any:
-    if type(x) in PLAIN:
+    if type(x) in STATIC_TYPES:
         return key_of_constant(x)
     if isinstance(x, Array | np.ndarray):
         raise DTypeError(f"jit: a static argument cannot be an array (shape {x.shape}): leave it out of static_argnums")
@@ -176,34 +176,34 @@ class Numbers:
 
     values : of the numbers that have not changed so far
     moving : the run-time numbers
-    pinned : former run-time numbers that are part of the key again, each with the line that needs its value
+    needed_values : former run-time numbers that are part of the key again, each with the line that needs its value
     """
 
-    __slots__ = ("_last", "first", "moving", "pinned", "values")
+    __slots__ = ("_last_values", "first", "moving", "needed_values", "values")
 
     def __init__(self, first: int, moving: frozenset[int]) -> None:
         self.first, self.moving = first, moving
-        self.pinned: dict[int, str] = {}
+        self.needed_values: dict[int, str] = {}
         self.values: dict[int, Any] = {}
-        self._last: Sequence[Any] = ()
+        self._last_values: Sequence[Any] = ()
 
     def see(self, leaves: Sequence[Any], values: Sequence[Any]) -> None:
         """Compare the numbers of a call with those before, and make changed ones run-time numbers."""
         for k, new in enumerate(leaves):
             if isinstance(new, float | np.floating):
-                if k not in self.pinned and type(new) in RUN_TIME_TYPES:
+                if k not in self.needed_values and type(new) in RUN_TIME_TYPES:
                     self.moving |= {k}
             elif type(new) in RUN_TIME_TYPES:
                 self._see(k, new)
-        if values is not self._last:
-            self._last = values
+        if values is not self._last_values:
+            self._last_values = values
             before = self.values
             for k, new in enumerate(values, self.first):
                 if type(new) in RUN_TIME_TYPES and before.get(k) is not new:
                     self._see(k, new)
 
     def _see(self, k: int, new: Any) -> None:
-        if k in self.moving or k in self.pinned:
+        if k in self.moving or k in self.needed_values:
             return
         old = self.values.get(k)
         if type(old) is type(new) and not same_constant(old, new):
@@ -214,7 +214,7 @@ class Numbers:
 
     def pin(self, numbers: Mapping[int, str]) -> None:
         """Make these numbers part of the key from now on."""
-        self.pinned |= {k: line for k, line in numbers.items() if k in self.moving}
+        self.needed_values |= {k: line for k, line in numbers.items() if k in self.moving}
         self.moving = self.moving.difference(numbers)
 
 
@@ -223,7 +223,7 @@ _NONE = Numbers(0, frozenset())
 
 def _typed_numbers(f: Callable, call: Call) -> frozenset[int]:
     """Return the numbers whose class the code reads by ``type(...)``, judged by the names of arguments, attributes and keys."""
-    typed = call.content.typed
+    typed = call.content.typed_names
     arguments = [re.findall(r"\w+", name)[2:] for name in argument_names(f, call.structure)]
     names = arguments + [[str(record.names[k])] if record.names else [] for record, k, _ in call.content.places()]
     return frozenset([k for k, parts in enumerate(names) if not typed.isdisjoint(parts)])
@@ -239,10 +239,10 @@ def numbers_of(cache: BoundedCache, call: Call, f: Callable) -> Numbers:
     numbers = cache.get(kind)
     if numbers is None:
         numbers = Numbers(first, frozenset([first + k for k in call.content.moving if type(values[k]) in RUN_TIME_TYPES]))
-        if call.content.typed:
+        if call.content.typed_names:
             static = _typed_numbers(f, call)
             numbers.moving -= static
-            numbers.pinned |= dict.fromkeys(static, "")
+            numbers.needed_values |= dict.fromkeys(static, "")
         cache.put(kind, numbers)
     numbers.see(leaves, values)
     return numbers

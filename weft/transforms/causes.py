@@ -14,10 +14,10 @@ from weft.array import Array
 from weft.errors import short
 from weft.graph.source_lines import file_name, user_line
 from weft.transforms.records import EXACT, CellsRecord, ClassRecord, DictRecord, ListRecord, Record, VariablesRecord
-from weft.transforms.traced import TracedCall, numbered
+from weft.transforms.traced import TracedCall, number_slots
 
-OFTEN = 3  # traces for one cause before the user is warned
-MOST = 100  # previous values kept per cause
+WARN_AFTER_TRACES = 3  # traces for one cause before the user is warned
+MAX_PREVIOUS_VALUES = 100  # previous values kept per cause
 
 
 class Cause(NamedTuple):
@@ -42,15 +42,15 @@ class Outline(NamedTuple):
 class RetraceCauses:
     """Counter of the causes for which one function was traced again."""
 
-    __slots__ = ("_before", "_counts", "_seen")
+    __slots__ = ("_before", "_counts", "_previous_values")
 
     def __init__(self) -> None:
         self._before: Outline | None = None
         self._counts: dict[str, int] = {}
-        self._seen: dict[str, set[str]] = {}  # by name of the cause: its previous values
+        self._previous_values: dict[str, set[str]] = {}  # by name of the cause: its previous values
 
     def note(self, f: Callable, call: Any, key: Sequence[Any], pinned: Mapping[int, str], traced: TracedCall) -> str | None:
-        """Compare a trace with the one before. Return a warning if a cause has occurred ``OFTEN`` times, else None.
+        """Compare a trace with the one before. Return a warning if a cause has occurred ``WARN_AFTER_TRACES`` times, else None.
 
         call, key : the ``Call`` of this trace, and its key
         pinned : numbers whose value the function needs, each with the line that needs it
@@ -63,22 +63,22 @@ class RetraceCauses:
         if cause is None:
             return None
         self._counts[cause.name] = count = self._counts.get(cause.name, 0) + 1
-        if count != OFTEN:
+        if count != WARN_AFTER_TRACES:
             return None
         change = f" (from {cause.old} to {cause.new})" if cause.old else ""
-        return f"{named(f)} is traced again each time {cause.name} changes{change}. {cause.advice}"
+        return f"{describe_function(f)} is traced again each time {cause.name} changes{change}. {cause.advice}"
 
     def _is_fresh(self, cause: Cause) -> bool:
         """Return whether the new value of a cause has not occurred before, and record it."""
-        seen = self._seen.setdefault(cause.name, {cause.old})
+        seen = self._previous_values.setdefault(cause.name, {cause.old})
         if cause.new and cause.new in seen:
             return False
-        if len(seen) < MOST:
+        if len(seen) < MAX_PREVIOUS_VALUES:
             seen.add(cause.new)
         return True
 
 
-def named(f: Callable) -> str:
+def describe_function(f: Callable) -> str:
     """Return the name of a function with its file and line."""
     code = getattr(inspect.unwrap(f) if hasattr(f, "__wrapped__") else f, "__code__", None)
     name = getattr(f, "__name__", type(f).__name__)
@@ -111,11 +111,11 @@ def _causes(
     if before != now:
         advice = "Create these once, and change their contents."
         return [Cause("what it reaches (functions, objects, lists or dicts)", "", "", advice)]
-    conditions = numbered(traced.tape.conditions, len(arguments), traced.moving) if traced.tape else {}
+    conditions = number_slots(traced.tape.conditions, len(arguments), traced.moving) if traced.tape else {}
     for k, line in conditions.items():
         advice = "A program is made for each outcome; wf.where needs one for all."
         return [Cause(f"the outcome of a condition on {names[k]} (in line {_line(line)})", "", "", advice)]
-    if not traced.captured:
+    if not traced.captured_cells:
         return []  # the program was dropped from the cache
     advice = "Write into one array with `a[...] = value`."
     return [Cause("the shape or dtype of an array that it reads without being given it", "", "", advice)]
@@ -275,33 +275,33 @@ def leak_warning(f: Callable, call: Any, traced: TracedCall) -> str:
     """Return the warning about containers whose items a function adds, removes or reorders at each call, or about arrays that
     it leaves behind."""
     owners = name_owners(f, call.content.records, zip(call.leaves, argument_names(f, call.structure), strict=True))
-    if call.content.iterators and not traced.replaced and not traced.survivors:
+    if call.content.iterators and not traced.replaced_records and not traced.survivors:
         return (
-            f"{named(f)} is traced again each time since it reads an iterator, whose next value is a constant of the program. "
-            "Give it the value as an argument"
+            f"{describe_function(f)} is traced again each time since it reads an iterator, whose next value is a constant of "
+            "the program. Give it the value as an argument"
         )
-    changed = [(_owner_name(record, owners), record, record.read()[1]) for record in traced.replaced]
+    changed = [(_owner_name(record, owners), record, record.read()[1]) for record in traced.replaced_records]
     with_arrays = {name: len(now) > len(r.values) for name, r, now in changed if _has_new_array(r.values, now)}
     if changed and not with_arrays:
         names = " and ".join([f"`{name}`" for name, *_ in changed[:3]])
         return (
-            f"{named(f)} is traced again each time since it adds items to {names}, or removes or reorders them. Return the "
-            "value, or keep the length and the keys, and write into items or into an array, with `a[...] = value`"
+            f"{describe_function(f)} is traced again each time since it adds items to {names}, or removes or reorders them. "
+            "Return the value, or keep the length and the keys, and write into items or into an array, with `a[...] = value`"
         )
     places = [f"in `{name}`{', which grows' if grows else ''}" for name, grows in with_arrays.items()]
     arrays = {id(cell) for cell, _, _ in traced.survivors}
     for record in [record for record in call.content.records if record.writable]:
         names, values = record.read()
         found = [k for k, value in enumerate(values) if id(value) in arrays]
-        places += [f"in `{_value_name(record.again(names, values), k, owners)}`" for k in found]
+        places += [f"in `{_value_name(record.copy_with(names, values), k, owners)}`" for k in found]
     ends = [end for _, end, _ in traced.survivors] or [*reversed(traced.results)]  # values set outside come last
     lines = [traced.graph.outputs[k].where for kind, k in ends if kind == "out"]
     line = next((user_line(line) for line in lines if line is not None), "")
     origin = f" The array was made in line {_line(line)}." if line else ""
     where = next(iter(places), "in an attribute, a global, a list or a dict")
     return (
-        f"{named(f)} leaves arrays behind at each call ({where}): it is traced again each time, which is slow.{origin} Return "
-        "the array, or write into an array that exists, with `a[...] = value`"
+        f"{describe_function(f)} leaves arrays behind at each call ({where}): it is traced again each time, which is slow."
+        f"{origin} Return the array, or write into an array that exists, with `a[...] = value`"
     )
 
 

@@ -21,9 +21,9 @@ from weakref import getweakrefcount
 
 import numpy as np
 
-from weft.array import Array, Scalar, holding, ndarray, own, wrap
+from weft.array import Array, Scalar, ndarray, wrap, wrap_array, wrap_buffer
 from weft.array.convert import as_node
-from weft.array.numpy_methods import lies
+from weft.array.numpy_methods import element_strides
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE, Run, WarmCalls
 from weft.devices.native_protocols import Place, WarmCall, WarmCallContext, WarmTable, WatchRow
 from weft.graph.node import Node
@@ -43,11 +43,11 @@ from weft.transforms.warm_rows import argument_rows, result_rows
 MISS = object()
 _NUMBER, _SAME = "number", "same"  # kinds of arguments that are not Arrays
 _NONE: Mapping[int, Array] = {}
-_NOTHING: dict[str, Any] = {}
+_NO_KEYWORDS: dict[str, Any] = {}
 _CONSTANTS = (type(None), bool, int, float, str)
-_installed: set[type] = set()
+_native_types: set[type] = set()
 _node_of = attrgetter("_node")
-_WRAPPERS: dict[type, Callable[[Node], Any]] = {ndarray: own, Scalar: wrap, float: lambda node: wrap(node).item()}
+_WRAPPERS: dict[type, Callable[[Node], Any]] = {ndarray: wrap_array, Scalar: wrap, float: lambda node: wrap(node).item()}
 
 
 def _free_count() -> int:
@@ -59,35 +59,36 @@ def _free_count() -> int:
 
 _FREE = _free_count()
 _HOLDERS = 3  # references to a captured cell's node, and to its buffer: its owner, and two lists of a CompiledCall
-_USED, _TABLES, _MAX_WAIT = 8, 4, 255  # see CompiledCall.warm
+_USED, _TABLES, _MAX_WAIT = 8, 4, 255  # see CompiledCall.make_native_table
 
 
 class CompiledCall:
     """One Program with the guard of its arguments and the targets of its results.
 
     tree : the structure of the arguments, None if all are positional and none is a tree
-    quick : whether :meth:`fast` may be called, which is valid while :meth:`holds` returns True
-    is_plain : whether :meth:`warm` may have a table
+    quick : whether :meth:`fast` may be called, which is valid while :meth:`is_valid` returns True
+    is_plain : whether :meth:`make_native_table` may have a table
     place : ``CONTEXT.placement`` when the call was compiled
     settings : see ``call.py``
     lands : numbers of the arguments that the function writes
     writes_arrays : whether the function writes arguments or captured cells
     count : ``Structure.count`` when the modules were last compared
-    held : the content of function and arguments
+    state : the content of function and arguments
     """
 
     __slots__ = (  # noqa: RUF023  in the order of use
         # the guard of a call: its tree and leaves, and the content of function and arguments
-        "tree", "_specs", "quick", "is_plain", "place", "settings", "count", "held", "_ints", "_tape", "_needs_numbers",
+        "tree", "_specs", "quick", "is_plain", "place", "settings", "count", "state", "_ints", "_tape", "_needs_numbers",
         "_tape_results",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (their last contents), then fixed nodes
-        "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
+        "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes",
+        "_fixed_buffers",
         # the run; the cells that it changes, and whether their buffers may be donated
-        "_run", "_warm", "_seen", "_uses", "_unused", "_waited",
-        "_state", "_states", "_keep", "_state_nodes", "_expected_counts", "_followed",
+        "_run", "_native_table", "_table_sources", "_uses", "_unused_tables", "_calls_without_table",
+        "_state", "_states", "_keep", "_state_nodes", "_expected_counts", "_view_reads",
         "_state_buffers", "_state_start",
         # the results for the caller
-        "_result_rows", "_derived", "_returned_inputs", "_result_count", "_structure", "_single",
+        "_result_rows", "_views_and_repeats", "_returned_inputs", "_result_count", "_structure", "_single",
         # the writes after the run
         "_writes", "lands", "_survivors", "writes_arrays", "_sets", "_argument_sets", "_snapshots",
     )
@@ -109,15 +110,15 @@ class CompiledCall:
         self._ints = any([k < len(leaves) and not (floats and type(leaves[k]) is float) for k in moving])
         self._needs_numbers = self._tape is not None or needs_numbers(traced.results, len(leaves))
         self._tape_results: tuple[Any, Any] = (None, None)  # numbers of objects, and the tape's results for them
-        self.held = ObjectState(content, traced.moving, {k - len(leaves) for k in moving})
+        self.state = ObjectState(content, traced.moving, {k - len(leaves) for k in moving})
         self._run = run
         self._arrays = traced.arrays
         self._bases = traced.bases
         self._scalars = traced.scalars
         self._scalar_dtypes = [n.dtype for n in graph.inputs[len(traced.arrays) :][: len(traced.scalars)]]
-        self._cells = list(traced.captured)
-        self._fixed_nodes = traced.fixed
-        self._fixed = [n.value for n in traced.fixed]
+        self._cells = list(traced.captured_cells)
+        self._fixed_nodes = traced.fixed_nodes
+        self._fixed_buffers = [n.value for n in traced.fixed_nodes]
         self._start = len(traced.arrays) + len(traced.scalars)
         self._structure = traced.structure
         self.tree: Any = None if isinstance(structure, int) else structure[0]
@@ -131,7 +132,7 @@ class CompiledCall:
                 specs[k] = (_NUMBER, type(leaf), None) if k in moving else (_SAME, leaf, None)
         self._specs: tuple[Any, ...] = tuple([specs.get(k) for k in range(len(leaves))])
         # ``fast`` does not compare static arguments, Arrays passed twice and memory layouts
-        turned = any(isinstance(x, Array) and lies(x) is not None for x in leaves)
+        turned = any(isinstance(x, Array) and element_strides(x) is not None for x in leaves)
         self.quick = not static and None not in self._specs and not self._bases and not turned and not traced.argument_sets
         rows = [result_row(s, graph.inputs, graph.outputs) for s in traced.results]
         self._result_rows = [(*row, _WRAPPERS[kind]) for row, kind in zip(rows, traced.kinds, strict=True)]
@@ -140,7 +141,7 @@ class CompiledCall:
         if len(rows) == 1 and self._structure is None and rows[0][0] == "out" and traced.kinds[0] is not float:
             self._single = (*rows[0][1:], traced.kinds[0])
         late = [(kind == "same", j, end) for j, (kind, end) in enumerate(traced.results) if kind in ("view", "same")]
-        self._derived = sorted(late, key=lambda row: row[:2])  # views, then repetitions of another result
+        self._views_and_repeats = sorted(late, key=lambda row: row[:2])  # views, then repetitions of another result
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
             (target, *result_row(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
@@ -150,16 +151,20 @@ class CompiledCall:
         self.writes_arrays = bool(self._writes or self._survivors)
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._prepare_state(traced)
-        self._warm: Any = None
-        self._seen: tuple[Any, Any, Any] = ((), (), None)  # records, numbers and names from which ``_warm`` was made
+        self._native_table: Any = None
+        # records, numbers and names from which ``_native_table`` was made
+        self._table_sources: tuple[Any, Any, Any] = ((), (), None)
         self._uses = np.zeros(1, np.int64)  # native calls by the last table
-        self._unused = self._waited = 0  # tables in a row with few native calls; calls in Python since the last table
-        simple = self.quick and not (self._ints or self._survivors or self._returned_inputs or traced.sets or self._derived)
+        # tables in a row with few native calls; calls in Python since the last table
+        self._unused_tables = self._calls_without_table = 0
+        simple = self.quick and not (
+            self._ints or self._survivors or self._returned_inputs or traced.sets or self._views_and_repeats
+        )
         self.is_plain = simple and self._overwrites_all(len(graph.outputs))
 
     def _overwrites_all(self, outputs: int) -> bool:
         """Return whether each output of the Program is one new array of the result or takes the memory of one written input."""
-        made = [row[1] for row in self._result_rows if row[0] == "out" and row[-1] in (own, wrap)]
+        made = [row[1] for row in self._result_rows if row[0] == "out" and row[-1] in (wrap_array, wrap)]
         others = [
             kind for kind, k, *_ in self._result_rows
             if (kind == "leaf" and k < len(self._specs)) or (kind == "static" and type(k) in _CONSTANTS)
@@ -168,32 +173,34 @@ class CompiledCall:
         complete = len(made) + len(others) == len(self._result_rows) and len(written) == len(self._writes)
         return complete and sorted([*made, *written]) == list(range(outputs))
 
-    def bound(self, leaves: Sequence[Any], content: StaticKey) -> CompiledCall:
+    def rebind_to(self, leaves: Sequence[Any], content: StaticKey) -> CompiledCall:
         """Return an entry for the objects and arrays in ``content``: itself if they are the same, else a rebound copy."""
-        held = self.held
+        held = self.state
         if held.content is content and held.values is content.values:
             return self
         if held.belongs_to(content):
             held.take(content)
             return self
         out = copy.copy(self)
-        out.held = held.of(content)
+        out.state = held.of(content)
         specs = zip(self._specs, leaves, strict=True)
         out._specs = tuple([(_SAME, x, None) if spec is not None and spec[0] is _SAME else spec for spec, x in specs])
         out._bind(held.values, held.content.records)
         return out
 
     def _bind(self, values: Sequence[Any], records: Sequence[Record]) -> None:
-        """Replace cells, and results that exist before the call, by those in ``held``. values, records : those before"""
-        now = self.held.replacements(values, records)
+        """Replace cells, and results that exist before the call, by those in ``state``. values, records : those before"""
+        now = self.state.replacements(values, records)
         self._cells = [_cell_of(now.get(id(cell), cell)) for cell in self._cells]
         self._writes = [(_cell_of(now.get(id(target), target)), *row) for target, *row in self._writes]
         self._nodes, self._values = list(self._nodes), list(self._values)
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
-        self._followed, self._warm = -1, None
+        self._view_reads, self._native_table = -1, None
         self._result_rows = [(kind, now.get(id(k), k), *row) for kind, k, *row in self._result_rows]
-        self._derived = [
-            (same, j, end if same else ((end[0][0], now.get(id(end[0][1]), end[0][1])), end[1])) for same, j, end in self._derived
+        self._views_and_repeats = [
+            (
+                same, j, end if same else ((end[0][0], now.get(id(end[0][1]), end[0][1])), end[1])
+            ) for same, j, end in self._views_and_repeats
         ]
 
     def _prepare_state(self, traced: TracedCall) -> None:
@@ -215,7 +222,7 @@ class CompiledCall:
         if self._state:
             own = {self._start + i for i, _ in self._state}
             self._keep = [i not in own for i in range(len(traced.graph.inputs))]
-        self._expected_counts, self._followed = [_FREE] * len(self._state), -1
+        self._expected_counts, self._view_reads = [_FREE] * len(self._state), -1
         self._gather()
 
     def _gather(self) -> None:
@@ -223,20 +230,20 @@ class CompiledCall:
         self._state_nodes = [self._nodes[i] for i, _ in self._state]
         self._state_buffers = [self._values[i] for i, _ in self._state]
         if any([node.op is CONSTANT for node in self._state_nodes]):
-            self._followed = -1
+            self._view_reads = -1
 
-    def holds(self, count: int) -> bool:
+    def is_valid(self, count: int) -> bool:
         """Return whether this entry is valid for the current contents of function and arguments, after reading changed values.
 
         count : the current ``Structure.count``
         """
-        held = self.held
-        if count == self.count and held.reached.values is held.seen:
+        held = self.state
+        if count == self.count and held.function_content.values is held.function_values:
             for unchanged in held.checks:
                 if not unchanged():
                     break
             else:
-                if not held.settled:
+                if not held.checks_final:
                     held.settle()
                 return True
         before = held.values
@@ -244,39 +251,39 @@ class CompiledCall:
             return False
         if held.values is before and count == self.count:  # the checks compare the sizes of dicts that have grown elsewhere
             held.take(held.content)
-            self._warm = None
+            self._native_table = None
         if held.values is not before and held.holds_other_arrays(before):
             self._bind(before, held.content.records)
         self.count = count
         return True
 
-    def warm(self, structures: int, args: Sequence[Any], names: tuple[str, ...] | None) -> Any:
+    def make_native_table(self, structures: int, args: Sequence[Any], names: tuple[str, ...] | None) -> Any:
         """Return the table for native warm calls (see ``weft.devices.native_protocols``), None if a call needs Python.
 
         args, names : arguments of a call that :meth:`fast` has run, and the names of the last ones; None: all are positional
 
         A table costs as much as many calls. After some tables with few native calls, more and more calls go by before the next.
         """
-        watch = [record.watch() for record in self.held.content.untold]
+        watch = [record.watch_rows() for record in self.state.content.checked_records]
         if None in watch:
             return None
         run = self._run.staying() if isinstance(self._run, PlacedProgram) else self._run
         program = 0 if run is None else run.direct()
         if run is None or not program:
             return None
-        cached, seen = self._warm, (self.held.content.records, self.held.numbers, names)
+        cached, seen = self._native_table, (self.state.content.records, self.state.numbers, names)
         if cached is not None and cached.serves(program, structures, self._nodes):
-            if seen[0] is self._seen[0] and seen[1] is self._seen[1] and names == self._seen[2]:
+            if seen[0] is self._table_sources[0] and seen[1] is self._table_sources[1] and names == self._table_sources[2]:
                 return cached
-        self._warm = None
-        if self._waited < min((1 << max(0, self._unused - _TABLES)) - 1, _MAX_WAIT):
-            self._waited += 1
+        self._native_table = None
+        if self._calls_without_table < min((1 << max(0, self._unused_tables - _TABLES)) - 1, _MAX_WAIT):
+            self._calls_without_table += 1
             return None
-        self._unused = 0 if self._uses[0] >= _USED else self._unused + 1
-        self._waited = self._uses[0] = 0
-        self._seen = seen
-        self._warm = self._table(run, structures, [row for rows in watch for row in rows or ()], args, names)
-        return self._warm
+        self._unused_tables = 0 if self._uses[0] >= _USED else self._unused_tables + 1
+        self._calls_without_table = self._uses[0] = 0
+        self._table_sources = seen
+        self._native_table = self._table(run, structures, [row for rows in watch for row in rows or ()], args, names)
+        return self._native_table
 
     def _table(
         self, run: Run, structures: int, watch: Sequence[WatchRow], args: Sequence[Any], names: tuple[str, ...] | None,
@@ -296,7 +303,7 @@ class CompiledCall:
             *[("array", leaves[k], None) for k in self._arrays],
             *[("number", leaves[k], None) if k < len(leaves) else ("fixed", numbers[k], None) for k in self._scalars],
             *[("cell", cell, node) for cell, node in zip(self._cells, self._nodes, strict=True)],
-            *[("fixed", value, None) for value in self._fixed],
+            *[("fixed", value, None) for value in self._fixed_buffers],
         ]
         written = [
             (self._arrays.index(target), k, 1, 1) if i < 0 else (self._start + i, k, _HOLDERS, _HOLDERS)
@@ -323,7 +330,7 @@ class CompiledCall:
                 return MISS
             if arg._base is None:
                 node = arg._node
-            elif self.lands or id(arg._base) in self._states or lies(arg) is not None:
+            elif self.lands or id(arg._base) in self._states or element_strides(arg) is not None:
                 return MISS
             else:
                 node = arg.node
@@ -346,8 +353,8 @@ class CompiledCall:
             if list(map(_node_of, self._cells)) != self._nodes and not self._read_cells():
                 return MISS
             inputs += self._values
-        if self._fixed:
-            inputs += self._fixed
+        if self._fixed_buffers:
+            inputs += self._fixed_buffers
         if self.writes_arrays:
             return self._stateful(run, inputs, args, args)
         return self._results_of(run(inputs), inputs, args, args)
@@ -355,14 +362,14 @@ class CompiledCall:
     def _all_numbers(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
         """Return the leaves, the run-time numbers of objects and the values that the tape computes from them; None if a condition
         on them has another outcome than in the trace."""
-        current = self.held.numbers
+        current = self.state.numbers
         if self._tape is None:
             return [*leaves, *current]
         if self._ints:
-            return self._tape.played(leaves, current)
+            return self._tape.replay(leaves, current)
         before, numbers = self._tape_results
         if before is not current:
-            played = self._tape.played(leaves, current)
+            played = self._tape.replay(leaves, current)
             if played is None:
                 return None
             numbers = played[len(leaves):]
@@ -387,7 +394,7 @@ class CompiledCall:
         inputs: list[Any] = [cells[k].node.value for k in self._arrays]
         inputs += [leaves[k] for k in self._scalars]
         inputs += self._values
-        inputs += self._fixed
+        inputs += self._fixed_buffers
         if self.writes_arrays:
             return self._stateful(run, inputs, leaves, cells)
         return self._results_of(run(inputs), inputs, leaves, cells)
@@ -407,19 +414,19 @@ class CompiledCall:
         """Return the results of a Program that writes nothing."""
         if self._single:
             k, shape, dtype, kind = self._single
-            return holding(outputs[k], shape, dtype, kind)
-        return self._pack(outputs, leaves, self._unchanged(inputs, cells) if self._returned_inputs else {}, {})
+            return wrap_buffer(outputs[k], shape, dtype, kind)
+        return self._pack(outputs, leaves, self._shared_inputs(inputs, cells) if self._returned_inputs else {}, {})
 
     def _bring(self, arrays: Sequence[Array]) -> Run:
         """Move the Program's inputs to its device and return the callable that runs it there."""
         nodes = [*[array.node for array in arrays], *self._nodes, *self._fixed_nodes]
         run: Run
         if isinstance(self._run, PlacedProgram):
-            run = self._run.brought(nodes)
+            run = self._run.choose_and_move(nodes)
         else:
             run = self._run
-            execute.here(nodes)
-        self._values, self._fixed = [n.value for n in self._nodes], [n.value for n in self._fixed_nodes]
+            execute.move_leaves(nodes)
+        self._values, self._fixed_buffers = [n.value for n in self._nodes], [n.value for n in self._fixed_nodes]
         self._gather()
         return run
 
@@ -443,21 +450,21 @@ class CompiledCall:
 
         ``cells``: the leaves, those in ``_bases`` replaced by the cells that they view
         """
-        self._warm = None  # its references to nodes of captured cells
+        self._native_table = None  # its references to nodes of captured cells
         keep = self._keep
         if keep is not None and (
-            self._followed != VIEW_READS[0] or list(map(getrefcount, self._state_nodes)) != self._expected_counts
+            self._view_reads != VIEW_READS[0] or list(map(getrefcount, self._state_nodes)) != self._expected_counts
         ):
-            self._followed, keep = VIEW_READS[0], keep.copy()
+            self._view_reads, keep = VIEW_READS[0], keep.copy()
             views = list(map(getweakrefcount, self._state_nodes))  # a view has a weak reference to the node that it last read
             for count, n_views, (i, _) in zip(map(getrefcount, self._state_nodes), views, self._state, strict=True):
                 keep[self._start + i] = count != _FREE or n_views > 0 or self._nodes[i].op is CONSTANT  # read from its params
-        unchanged = self._unchanged(inputs, cells) if self._returned_inputs else {}
+        unchanged = self._shared_inputs(inputs, cells) if self._returned_inputs else {}
         outputs = run(inputs, keep)
         if self._state_start >= 0 and outputs[self._state_start :] == self._state_buffers:
             if self._single:
                 k, shape, dtype, kind = self._single
-                return holding(outputs[k], shape, dtype, kind)
+                return wrap_buffer(outputs[k], shape, dtype, kind)
             return self._pack(outputs, leaves, unchanged, {})
         nodes: dict[int, Node] = {}
         for target, kind, k, shape, dtype, i in self._writes:
@@ -482,7 +489,7 @@ class CompiledCall:
         self._gather()
         return self._pack(outputs, leaves, unchanged, nodes, alive)
 
-    def _unchanged(self, inputs: list[Any], cells: Sequence[Any]) -> dict[int, Node]:
+    def _shared_inputs(self, inputs: list[Any], cells: Sequence[Any]) -> dict[int, Node]:
         """Return the nodes of the inputs that are also results, which share them."""
         first, state = len(self._arrays), (*self._nodes, *self._fixed_nodes)
         return {
@@ -507,7 +514,7 @@ class CompiledCall:
                 out.append(make(unchanged[k]))
             else:
                 out.append(leaves[k] if kind == "leaf" else k)
-        for same, j, end in self._derived:
+        for same, j, end in self._views_and_repeats:
             out[j] = out[end] if same else make_view(end, leaves, out)
         del out[self._result_count :]
         whole = unflatten(self._structure, out)
@@ -515,10 +522,10 @@ class CompiledCall:
 
     def _set(self, whole: Sequence[Any]) -> Any:
         """Set the values that the function sets in objects. Return its result, followed by values that it sets in arguments."""
-        records = (*self.held.content.records, *self._snapshots)
+        records = (*self.state.content.records, *self._snapshots)
         for (n, place), value in zip(self._sets, whole[1:], strict=False):
             _set_value(records[n], place, value)
-            if records[n].told:
+            if records[n].raises_count:
                 structure_changed()
         return whole[0] if not self._argument_sets else (whole[0], *whole[1 + len(self._sets) :])
 
@@ -562,13 +569,14 @@ def _output_node(nodes: dict[int, Node], k: int, shape: Any, dtype: Any, outputs
 
 
 def install(cls: type, slow: Callable[..., Any]) -> None:
-    """Replace ``cls.__call__`` by the device's native call, which calls ``slow`` if the table in ``_warm`` does not fit."""
+    """Replace ``cls.__call__`` by the device's native call, which calls ``slow`` if the table in ``_native_table`` does not
+    fit."""
     device = execute.device()
-    if cls not in _installed and isinstance(device, WarmCalls):
-        _installed.add(cls)
-        node_slots = {"op": INPUT, "inputs": (), "params": _NOTHING, "where": None, "holder": None}
+    if cls not in _native_types and isinstance(device, WarmCalls):
+        _native_types.add(cls)
+        node_slots = {"op": INPUT, "inputs": (), "params": _NO_KEYWORDS, "where": None, "holder": None}
         world = WarmCallContext(
             CONTEXT, "transform_depth", Structure, "count", ndarray, Scalar, Node, SCALAR, CONSTANT, WRITE_LOGS, node_slots,
             {"_base": None, "_trace": None}, slow,
         )
-        device.install_warm_calls(cls, "_warm", world)
+        device.install_warm_calls(cls, "_native_table", world)

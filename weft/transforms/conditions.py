@@ -120,7 +120,7 @@ def _choose(
                 f"{what}: {names[0]} returns {_text(structure)} and {name} returns {_text(other)}, but their results must have "
                 "one structure"
             )
-        out = [_where(c, b, a, f"{what}: {names[0]} and {name}", k) for k, (a, b) in enumerate(zip(out, leaves, strict=True))]
+        out = [_select(c, b, a, f"{what}: {names[0]} and {name}", k) for k, (a, b) in enumerate(zip(out, leaves, strict=True))]
     if structure == "none":
         return None
     arrays = [None if n is None else wrap(reshape(n, n.shape[1:])) for n in out]
@@ -147,7 +147,7 @@ def _flatten_result(out: Any) -> tuple[list[Node | None], Any]:
     return [None if x is None else as_node(x) for x in leaves], structure
 
 
-def _where(chosen: Node, a: Node | None, b: Node | None, what: str, leaf: int) -> Node | None:
+def _select(chosen: Node, a: Node | None, b: Node | None, what: str, leaf: int) -> Node | None:
     if a is None or b is None:
         if a is not b:
             raise TypeError(f"{what} return None and an array as leaf {leaf} of their results")

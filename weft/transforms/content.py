@@ -25,7 +25,7 @@ import numpy as np
 from weft.array import Array
 from weft.runtime.traced_int import RUN_TIME_TYPES
 from weft.transforms import reach, records
-from weft.transforms.records import CONSTANTS, Hashed, cells_of, key_of_values
+from weft.transforms.records import CONSTANTS, HashedKey, cells_of, key_of_values
 from weft.transforms.tree import Structure, is_module, is_only_attributes, slots_of
 
 LARGE = 1 << 20  # bytes: larger NumPy arrays are compared by identity, since reading them at each call would be slow
@@ -40,15 +40,15 @@ class StaticKey:
     """The content of functions and objects: :meth:`of` makes the key of one, :meth:`close` follows the variables in their code.
 
     words : attribute names in the code of the function and its callees; :meth:`of` adds to them
-    unrecorded : containers that are compared by identity
+    unrecorded_values : containers that are compared by identity
     iterators : whether iterators of Python are reached, whose state cannot be compared
-    typed : names whose class the code reads by ``type(...)``: numbers of these names are static
+    typed_names : names whose class the code reads by ``type(...)``: numbers of these names are static
     package : the name of the jitted function's Python module; functions of this package are followed even if it is installed
-    held : objects whose ids are in keys, kept alive so that the ids stay unique
+    kept_alive : objects whose ids are in keys, kept alive so that the ids stay unique
     key : of everything recorded, and of the keys passed to :meth:`close`
     base : the content of the function, for the content of its arguments: its records and values come first
     records : of everything that may change
-    untold : those whose owners do not raise ``Structure.count``
+    checked_records : those whose owners do not raise ``Structure.count``
     values : arrays and constants in the records
     numbers : whether run-time numbers are among the values
     moving : numbers of the values that are run-time numbers from the first call on
@@ -57,17 +57,18 @@ class StaticKey:
     def __init__(
         self, words: set[str] | None = None, package: Any = "", base: StaticKey | None = None,
     ) -> None:
-        self.held: list[Any] = []
+        self.kept_alive: list[Any] = []
         self.key: Any = None
         self.base = base
         self._records: list[records.Record] = []  # without those of ``base``
         self.moving: frozenset[int] = frozenset()
         self.count = Structure.count
-        self.unrecorded: list[Any] = [] if base is None else base.unrecorded.copy()
+        self.unrecorded_values: list[Any] = [] if base is None else base.unrecorded_values.copy()
         self.iterators: bool = base is not None and base.iterators
-        self.typed: frozenset[str] = frozenset() if base is None else base.typed
+        self.typed_names: frozenset[str] = frozenset() if base is None else base.typed_names
         self._package = package.partition(".")[0] if isinstance(package, str) else ""
-        self._seen: dict[int, int] = {} if base is None else base._seen.copy()  # id -> number, for cycles and shared objects
+        # id -> number, for cycles and shared objects
+        self._object_numbers: dict[int, int] = {} if base is None else base._object_numbers.copy()
         self._cells: dict[int, tuple[int, str, types.CellType]] = {}  # number, name of the variable, and the cell
         self._variables: dict[int, tuple[records.Record, dict[str, None]]] = {}  # by owner's id: an empty record, and the names
         self._objects: dict[int, tuple[records.ObjectRecord, Any]] = {}  # by id: an empty record, and the object's class or id
@@ -89,9 +90,9 @@ class StaticKey:
             return (kind, *[self.of(item, deep) for item in x])
         if isinstance(x, Array):
             return (self._keep_alive(x), x.shape, x.dtype)
-        if id(x) in self._seen:
-            return (StaticKey, self._seen[id(x)])
-        self._seen[self._keep_alive(x)] = len(self._seen)
+        if id(x) in self._object_numbers:
+            return (StaticKey, self._object_numbers[id(x)])
+        self._object_numbers[self._keep_alive(x)] = len(self._object_numbers)
         if is_module(x):
             return self._object(x, records.ModuleRecord)
         if hasattr(kind, "__structure__"):
@@ -141,7 +142,7 @@ class StaticKey:
             self._namespaces[id(module)] = module
 
     def _keep_alive(self, x: Any) -> int:
-        self.held.append(x)
+        self.kept_alive.append(x)
         return id(x)
 
     def _object(self, x: Any, record: type[records.ObjectRecord]) -> Any:
@@ -152,7 +153,7 @@ class StaticKey:
         everything = library or dataclasses.is_dataclass(kind)  # all attributes are read
         same = is_only_attributes(kind) and record is not records.OptimizerRecord
         self._objects[id(x)] = record(x, words=None if everything else self._words), kind if same else id(x)
-        return (StaticKey, self._seen[id(x)])
+        return (StaticKey, self._object_numbers[id(x)])
 
     def _record(self, record: records.Record, deep: bool = True, whole: bool = False) -> tuple[Any, ...]:
         """Read and add a record, and return the key of its structure. ``whole``: constants are part of the key, not values."""
@@ -169,10 +170,10 @@ class StaticKey:
     def _container(self, x: Any, kind: type[records.Record], deep: bool) -> Any:
         if isinstance(x, np.ndarray) and (not deep or x.nbytes > LARGE):
             if x.nbytes <= LARGE:
-                self.unrecorded.append(x)
+                self.unrecorded_values.append(x)
             return (id(x), x.shape, x.dtype)
         if not deep and len(x) > FEW:
-            self.unrecorded.append(x)
+            self.unrecorded_values.append(x)
             return id(x)
         whole = kind not in (records.DictRecord, records.ListRecord) or len(x) > MANY
         array_type = (x.shape, x.dtype) if isinstance(x, np.ndarray) else ()
@@ -187,11 +188,11 @@ class StaticKey:
             parts.append(self._cells.setdefault(id(cell), (len(self._cells), name, cell))[0])
         names = reach.names_in(f.__code__)
         self._words |= names.words
-        self.typed |= names.typed
+        self.typed_names |= names.typed_names
         self._stores |= names.stores
         for name in names.variables:
             self._variable(records.VariablesRecord(f.__globals__), name, f.__globals__.get(name, reach.MISSING))
-        for name in names.bound:
+        for name in names.bound_variables:
             self._note(records.VariablesRecord(f.__globals__), name)
         for name, attribute in names.attributes:
             owner = f.__globals__.get(name, reach.MISSING)
@@ -250,7 +251,7 @@ class StaticKey:
         if self._cells:
             _, of_cells, owners = zip(*self._cells.values(), strict=True)
             parts.append(self._add_record(records.CellsRecord(owners), of_cells, [parts_by_place[key] for key in self._cells]))
-        self.key = Hashed((self.base and self.base.key, *keys, *parts))
+        self.key = HashedKey((self.base and self.base.key, *keys, *parts))
         self._update_values()
         start = 0
         for record in self.records:
@@ -273,7 +274,7 @@ class StaticKey:
                 parts_by_place[key] = value, self._part(value, deep=False)
         for key, (variables, names) in list(self._variables.items()):
             fresh = tuple([name for name in names if (key, name) not in parts_by_place])
-            for name, value in zip(fresh, variables.again(fresh).read()[1] if fresh else (), strict=True):
+            for name, value in zip(fresh, variables.copy_with(fresh).read()[1] if fresh else (), strict=True):
                 parts_by_place[key, name] = value, self._part(value, deep=False)
         for key, (record, _) in list(self._objects.items()):
             for name, value in zip(*record.read(), strict=True):
@@ -297,21 +298,21 @@ class StaticKey:
     def _add_record(self, record: records.Record, names: tuple[Any, ...], values: list[tuple[Any, Any]]) -> tuple[Any, ...]:
         """Add a record of values that have been read, and return its names and the keys of the values."""
         paths = tuple([(k, indices) for k, (_, (_, index_paths)) in enumerate(values) for indices in index_paths])
-        self._records.append(record.again(names, tuple([value for value, _ in values]), paths))
+        self._records.append(record.copy_with(names, tuple([value for value, _ in values]), paths))
         return (tuple([name if type(name) is str else self.of(name) for name in names]), *[part for _, (part, _) in values])
 
     def _update_values(self) -> None:
         """Update the values and what depends on them. The values come first: another thread may be reading."""
         base = self.base
         self._cells_of_values: dict[int, int] | None = None
-        self._keys_of_values: dict[frozenset[int], Hashed] = {}
+        self._keys_of_values: dict[frozenset[int], HashedKey] = {}
         self._base_values = () if base is None else base.values
         self.values: tuple[Any, ...] = (*self._base_values, *[x for record in self._records for x in record.leaves()])
         self.numbers = not RUN_TIME_TYPES.isdisjoint(map(type, self.values))
-        self._untold = self.untold = [record for record in self._records if not record.told]
+        self._untold = self.checked_records = [record for record in self._records if not record.raises_count]
         self.records = self._records
         if base is not None:
-            self.records, self.untold = [*base.records, *self._records], [*base.untold, *self._untold]
+            self.records, self.checked_records = [*base.records, *self._records], [*base.checked_records, *self._untold]
 
     def cells(self) -> dict[int, int]:
         """Map the id of each cell that arrays among the values show to the number of the first such value."""
@@ -319,7 +320,7 @@ class StaticKey:
             self._cells_of_values = cells_of(self.values)
         return self._cells_of_values
 
-    def key_of_values(self, moving: frozenset[int]) -> Hashed:
+    def key_of_values(self, moving: frozenset[int]) -> HashedKey:
         """Return the key of the values, cached. moving : numbers of the run-time numbers among them"""
         cached = self._keys_of_values.get(moving)
         if cached is None:
@@ -331,9 +332,9 @@ class StaticKey:
         base, count, changed = self.base, Structure.count, False
         if base is not None and not base.refresh():
             return False
-        if count != self.count or not all([record.unchanged() for record in self._untold]):
+        if count != self.count or not all([record.is_unchanged() for record in self._untold]):
             current: list[Any] = [
-                record if (record.told and count == self.count) or record.unchanged() else record.renewed()
+                record if (record.raises_count and count == self.count) or record.is_unchanged() else record.renew()
                 for record in self._records
             ]
             if None in current:

@@ -11,11 +11,11 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from weft.array import Array, Scalar, own, wrap
+from weft.array import Array, Scalar, wrap, wrap_array
 from weft.array.convert import as_node
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import BOOL, INT64, promote, weak
-from weft.eager.materialise import proven
+from weft.eager.materialise import compute_fallible
 from weft.errors import DTypeError, ShapeError, TraceError, short
 from weft.graph.loops import UNBOUNDED, Body, item, loop
 from weft.graph.node import Graph, Node, topological_order
@@ -31,16 +31,16 @@ from weft.transforms.tree import flatten_results, flatten_value, unflatten
 
 
 class _LoopTrace(Trace):
-    looks = "the body of a loop (wf.scan, wf.fori_loop, wf.while_loop) or a branch (wf.cond, wf.switch)"
+    read_error = "the body of a loop (wf.scan, wf.fori_loop, wf.while_loop) or a branch (wf.cond, wf.switch)"
     fixes_numbers = True
 
     def __init__(self, f: Callable) -> None:
         super().__init__(f)
-        self.outside: set[Node] = set()  # contents of arrays from outside that were read
+        self.outside_nodes: set[Node] = set()  # contents of arrays from outside that were read
 
     def outer(self, cell: Any) -> Node:
         node = super().outer(cell)
-        self.outside.add(node)
+        self.outside_nodes.add(node)
         return node
 
 
@@ -191,14 +191,16 @@ def run_loop(
             names.refuse_all()
         after = step.carry
         if names.starts:
-            names.refuse_written([*state, *step.written])
+            names.refuse_written([*state, *step.written_arrays])
         first_carries = [_adapt_first_carry(s, b, a) for s, b, a in zip(starts, carries, after, strict=True)]
-        if not step.written and not step.rebinds and all(w.dtype == b.dtype for w, b in zip(first_carries, carries, strict=True)):
+        if not step.written_arrays and not step.rebinds and all(
+            w.dtype == b.dtype for w, b in zip(first_carries, carries, strict=True)
+        ):
             break
         fresh = [*names.starts.values()][len(after) - own_starts:]
         carries = first_carries + [as_node(x) for x in fresh]  # a Python number takes the dtype of its result
         starts = [*starts, *fresh]
-        state += step.written
+        state += step.written_arrays
     outs, state_results = step.outputs, step.state
     for node in outs:
         check_addressable(names.loop, (steps, *node.shape), node.dtype)
@@ -208,14 +210,14 @@ def run_loop(
         return _unflatten(c_tree, carries[:own_starts], starts[:own_starts]), _unflatten(step.structure, zero)
     places, numbers, ends = names.play(steps, bool(reverse))
     slices, rows = [*slices, *places], [*rows, *numbers]
-    outside = step.outside if count is not None else None
+    outside = step.outside_nodes if count is not None else None
     body, constants = extract_body([*holders, *state_nodes], slices, [*after, *state_results], outs, outside)
     first = len(carries)
     carries += [a.node for a in state]
     token = loop(carries, rows, constants, body=body, length=steps, reverse=bool(reverse), count=count, until=until)
     results = [item(token, k) for k in range(len(carries) + len(outs))]
     if state or names.binds:  # a loop that fails must not have written anything
-        proven(results)
+        compute_fallible(results)
     for array, node in zip(state, results[first : len(carries)], strict=True):
         array._set(node)
     if names.binds:
@@ -370,7 +372,7 @@ def _unflatten(structure: Any, nodes: Sequence[Node], starts: Sequence[Any] = ()
     arrays = [wrap(n) for n in nodes]
     for k, start in enumerate(starts):
         if isinstance(start, Array) and not isinstance(start, Scalar):
-            arrays[k] = own(nodes[k])
+            arrays[k] = wrap_array(nodes[k])
     return unflatten(structure, arrays)
 
 
@@ -404,18 +406,18 @@ class _Step(NamedTuple):
     carry : nodes of the carry, then of the arrays in rebound places
     outputs, structure : nodes and structure of the step's second result
     state : nodes of the carried arrays from outside
-    written : further arrays from outside that the step writes
+    written_arrays : further arrays from outside that the step writes
     rebinds : whether the step rebinds further places
-    outside : nodes from outside that the step reads
+    outside_nodes : nodes from outside that the step reads
     """
 
     carry: list[Node]
     outputs: list[Node]
     structure: Any
     state: list[Node]
-    written: list[Array]
+    written_arrays: list[Array]
     rebinds: bool
-    outside: set[Node]
+    outside_nodes: set[Node]
 
 
 def _call(
@@ -448,11 +450,11 @@ def _call(
         state_nodes = [trace.nodes[id(array)] for array, _ in state]
         state_ids = {id(array) for array, _ in state}
         # a gradient writes parameters and restores their nodes, which is not a change
-        written = [(key, a) for key, a in trace.written.items() if isinstance(a, Array) and key not in state_ids]
+        written = [(key, a) for key, a in trace.written_cells.items() if isinstance(a, Array) and key not in state_ids]
         changed = [a for key, a in written if trace.nodes[key] is not trace.outer(a)]
     if trace.tape is not None:
-        trace.tape.over = True
-    return _Step(after, nodes, y_tree, state_nodes, changed, rebinds, trace.outside)
+        trace.tape.is_closed = True
+    return _Step(after, nodes, y_tree, state_nodes, changed, rebinds, trace.outside_nodes)
 
 
 def _structure_name(structure: Any) -> str:

@@ -34,7 +34,7 @@ from weft.transforms.variables import Argument, flatten_like, name_of, zero
 
 
 class _RuleTrace(Trace):
-    looks = "a derivative rule (custom_vjp, custom_jvp)"
+    read_error = "a derivative rule (custom_vjp, custom_jvp)"
 
     def __init__(self, rule: Callable) -> None:
         super().__init__()
@@ -93,8 +93,8 @@ def custom_vjp(fun: Callable, nondiff_argnums: Sequence[int] = ()) -> Any:
             raise TypeError(f"{name}: it has no rule: call .defvjp(fwd, bwd)")
         fixed = _fixed_numbers(args, nondiff_argnums, name)
         arguments = _arguments(args, fixed, name)
-        with _inside(arguments):
-            out = rules[0](*_merged(args, fixed, arguments))
+        with _variables_in_place(arguments):
+            out = rules[0](*_insert_variables(args, fixed, arguments))
             if not (isinstance(out, tuple) and len(out) == 2):
                 raise TypeError(f"{name}: fwd must return (result, residuals), not {type(out).__name__}")
             value = _Result(out[0])
@@ -163,7 +163,7 @@ def custom_jvp(fun: Callable, nondiff_argnums: Sequence[int] = ()) -> Any:
             raise TypeError(f"{name}: it has no rule: call .defjvp(rule)")
         fixed = _fixed_numbers(args, nondiff_argnums, name)
         arguments = _arguments(args, fixed, name)
-        with _inside(arguments), _RuleTrace(rules[0]) as trace:
+        with _variables_in_place(arguments), _RuleTrace(rules[0]) as trace:
             variables = _variables(arguments)
             slots = {v: input_leaf(v.shape, v.dtype) for v in variables}
             given = tuple([a.result(slots) for a in arguments])
@@ -173,7 +173,7 @@ def custom_jvp(fun: Callable, nondiff_argnums: Sequence[int] = ()) -> Any:
             value = _Result(out[0])
             if not set(slots.values()).isdisjoint(topological_order(value.nodes, stop=frozenset(variables))):
                 raise ValueError(f"{name}: the rule's result depends on the tangents")
-            ends = _checked(out[1], value.structure, value.of_leaves, f"{name}: the tangent", "result")
+            ends = _check_leaves(out[1], value.structure, value.of_leaves, f"{name}: the tangent", "result")
             _refuse_writes(trace, f"{name}: the rule")
         return _bind(value, arguments, name, [*slots.values()], ends, True)
 
@@ -186,7 +186,7 @@ def custom_jvp(fun: Callable, nondiff_argnums: Sequence[int] = ()) -> Any:
         """Set the rule from one function an argument, ``jvp(tangent, result, *arguments)``."""
         def rule(*args: Any) -> tuple[Any, Any]:
             *fixed, primals, tangents = args
-            out = called(*_interleaved(fixed, nondiff_argnums, primals))
+            out = called(*_interleave(fixed, nondiff_argnums, primals))
             if len(jvps) != len(primals):
                 raise ValueError(f"{name}: defjvps was given {len(jvps)} functions for {len(primals)} arguments")
             parts = [f(t, out, *primals) for f, t in zip(jvps, tangents, strict=True) if f is not None]
@@ -235,7 +235,7 @@ def remat(fun: Callable) -> Callable[..., Any]:
             return fun(*args, **kwargs)
         values = [*args, *kwargs.values()]
         arguments = _arguments(values, set(), name)
-        with _inside(arguments, outer=False):
+        with _variables_in_place(arguments, outer=False):
             passed = [a.value for a in arguments]
             out = fun(*passed[: len(args)], **dict(zip(kwargs, passed[len(args) :], strict=True)))
         return _bind(_Result(out), arguments, name)
@@ -267,13 +267,13 @@ def _arguments(args: Sequence[Any], fixed: set[int], name: str) -> list[Argument
     return [Argument(a, f"{name}: argument {k}", fresh_nodes, needs_floats=False) for k, a in enumerate(args) if k not in fixed]
 
 
-def _merged(args: Sequence[Any], fixed: set[int], arguments: Sequence[Argument]) -> list[Any]:
+def _insert_variables(args: Sequence[Any], fixed: set[int], arguments: Sequence[Argument]) -> list[Any]:
     """Return all arguments, the variables in their places."""
     values = iter(arguments)
     return [a if k in fixed else next(values).value for k, a in enumerate(args)]
 
 
-def _interleaved(fixed: Sequence[Any], numbers: Sequence[int], others: Sequence[Any]) -> list[Any]:
+def _interleave(fixed: Sequence[Any], numbers: Sequence[int], others: Sequence[Any]) -> list[Any]:
     """Return arguments in the order of the call. numbers : the places of ``fixed``"""
     count = len(fixed) + len(others)
     places = {k % count for k in numbers}
@@ -286,7 +286,7 @@ def _variables(arguments: Sequence[Argument]) -> list[Node]:
 
 
 @contextmanager
-def _inside(arguments: Sequence[Argument], outer: bool = True) -> Iterator[None]:
+def _variables_in_place(arguments: Sequence[Argument], outer: bool = True) -> Iterator[None]:
     """Put the variables in place while the function is called. outer : functions with a rule count for outer derivatives only"""
     CONTEXT.custom_rules -= outer
     try:
@@ -311,7 +311,7 @@ class _Result:
         self.nodes = [n for n in self.of_leaves if n is not None]
         self.floats = [n for n in self.nodes if n.dtype in INEXACT]
 
-    def filled(self, nodes: Sequence[Node | None]) -> Any:
+    def fill(self, nodes: Sequence[Node | None]) -> Any:
         """Return the result with other nodes in it; None is zeros."""
         new = iter(nodes)
         leaves = [x if n is None else zero(x) if (o := next(new)) is None else wrap(o)
@@ -321,7 +321,7 @@ class _Result:
     def with_floats(self, floats: Sequence[Node]) -> Any:
         """Return the result with other nodes in place of its floats, and zeros for other arrays."""
         new = iter(floats)
-        return self.filled([next(new) if n.dtype in INEXACT else None for n in self.nodes])
+        return self.fill([next(new) if n.dtype in INEXACT else None for n in self.nodes])
 
 
 def _cotangents(given: Any, arguments: Sequence[Argument], name: str) -> list[Node]:
@@ -336,13 +336,13 @@ def _cotangents(given: Any, arguments: Sequence[Argument], name: str) -> list[No
         if g is None or not variables:
             nodes = [full(0, n.shape, n.dtype) for n in variables]
         else:
-            nodes = _checked(g, a.structure, a.nodes, f"{name}: the cotangent of argument {k} that bwd returned", "argument")
+            nodes = _check_leaves(g, a.structure, a.nodes, f"{name}: the cotangent of argument {k} that bwd returned", "argument")
         for n, x in zip(variables, nodes, strict=True):
             found.setdefault(n, x)  # a parameter that occurs twice has the first of its cotangents
     return [found[v] for v in _variables(arguments)]
 
 
-def _checked(tree: Any, structure: Any, like: Sequence[Node | None], what: str, role: str) -> list[Node]:
+def _check_leaves(tree: Any, structure: Any, like: Sequence[Node | None], what: str, role: str) -> list[Node]:
     """Return the leaves of a tree as nodes, one for each float node of ``like``, of its shape and dtype.
 
     structure : that the tree must have. role : of ``like``, in messages
@@ -366,7 +366,7 @@ def _checked(tree: Any, structure: Any, like: Sequence[Node | None], what: str, 
 
 def _refuse_writes(trace: Trace, what: str) -> None:
     """Raise TraceError if a rule has written an array from outside."""
-    for key, cell in trace.written.items():
+    for key, cell in trace.written_cells.items():
         if trace.nodes[key] is not trace.outer(cell):
             raise TraceError(
                 f"{user_line(trace.where)}: {what} writes an array from outside (shape {trace.nodes[key].shape}), such as the "
@@ -391,7 +391,7 @@ def _bind(
     token = bind(
         CALL, *variables, *reads, body=body, rule=rule, pushes=pushes, count=len(value.nodes), args=len(variables), name=name
     )
-    return value.filled([result(token, k) for k in range(len(value.nodes))])
+    return value.fill([result(token, k) for k in range(len(value.nodes))])
 
 
 complete_docs(custom_vjp, custom_jvp)

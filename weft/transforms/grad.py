@@ -78,7 +78,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
         gradients = backward([node], [constant(1, node.dtype)], e.variables)
         node, *gradients = use_up([node, *gradients], e.variables)
         of = dict(zip(e.variables, gradients, strict=True))
-        value = e.rebuilt([node])
+        value = e.rebuild([node])
         if not isinstance(value, Array):
             value = wrap(node)
         gradient = [a.result(of) for a in e.arguments]
@@ -156,7 +156,7 @@ def _vjp(fun: Callable, primals: Sequence[Any], has_aux: bool) -> Any:
     # the derivative is built now, because materialising the result may drop the graph later
     pulled = backward([n for n, _ in pairs], [s for _, s in pairs], e.variables)
     ends = use_up([*e.nodes, *pulled], e.variables)
-    out, pulled = e.rebuilt(ends[: len(e.nodes)]), ends[len(e.nodes) :]
+    out, pulled = e.rebuild(ends[: len(e.nodes)]), ends[len(e.nodes) :]
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         leaves = flatten_like(cotangent, e.structure, f"{what}: the cotangent")

@@ -21,7 +21,7 @@ from weft.graph.primitives.common import front
 from weft.graph.primitives.table import constant, input_leaf
 from weft.process.docstrings import complete_docs
 from weft.transforms.tree import unflatten
-from weft.transforms.variables import Evaluated, argument_numbers, evaluate, name_of
+from weft.transforms.variables import Evaluation, argument_numbers, evaluate, name_of
 from weft.transforms.write_log import call_atomically
 
 Argnums = int | Sequence[int]
@@ -100,7 +100,7 @@ def hessian(fun: Callable, argnums: Argnums = 0, has_aux: bool = False, holomorp
 
 def _jacobian(
     fun: Callable, argnums: Argnums, has_aux: bool, holomorphic: bool, name: str,
-    blocks_of: Callable[[Evaluated], list[list[Node]]],
+    blocks_of: Callable[[Evaluation], list[list[Node]]],
 ) -> Callable[..., Any]:
     """Return the function that computes the Jacobian.
 
@@ -126,7 +126,7 @@ def _jacobian(
     return jacobian
 
 
-def _check_dtypes(e: Evaluated, holomorphic: bool, what: str) -> None:
+def _check_dtypes(e: Evaluation, holomorphic: bool, what: str) -> None:
     """Raise DTypeError unless all arguments and results are real floats or, if ``holomorphic``, complex."""
     allowed, word = (COMPLEX, "complex, since holomorphic=True") if holomorphic else (FLOATS, "a real float")
     for role, nodes in (("an argument", e.variables), ("a result", e.nodes)):
@@ -163,7 +163,7 @@ def _evaluate_at_unit_vectors(nodes: Sequence[Node | None], slots: Sequence[Node
     return out
 
 
-def _forward_blocks(e: Evaluated) -> list[list[Node]]:
+def _forward_blocks(e: Evaluation) -> list[list[Node]]:
     """Return the blocks of the Jacobian, computed in forward mode: the columns are changes of the results."""
     slots = [input_leaf(v.shape, v.dtype) for v in e.variables]
     _, changes = forward(e.nodes, dict(zip(e.variables, slots, strict=True)))
@@ -171,7 +171,7 @@ def _forward_blocks(e: Evaluated) -> list[list[Node]]:
     return [_split(x, 1, [(*n.shape, *v.shape) for v in e.variables], e.variables) for x, n in zip(whole, e.nodes, strict=True)]
 
 
-def _reverse_blocks(e: Evaluated) -> list[list[Node]]:
+def _reverse_blocks(e: Evaluation) -> list[list[Node]]:
     """Return the blocks of the Jacobian, computed in reverse mode: the rows are gradients of the results."""
     slots = [input_leaf(n.shape, n.dtype) for n in e.nodes]
     pulled = use_up(backward(e.nodes, slots, e.variables), e.variables)

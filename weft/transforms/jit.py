@@ -23,11 +23,11 @@ from weft.runtime.auto_device import PlacedProgram
 from weft.runtime.context import CONTEXT
 from weft.transforms.aliases import alias_key, check_writes, shared, write_back
 from weft.transforms.call import Call, Numbers, numbers_of
-from weft.transforms.causes import OFTEN, RetraceCauses, leak_warning
+from weft.transforms.causes import WARN_AFTER_TRACES, RetraceCauses, leak_warning
 from weft.transforms.compiled_call import MISS, CompiledCall, install
 from weft.transforms.content import StaticKey
 from weft.transforms.records import read_whole
-from weft.transforms.traced import TracedCall, is_static, materialise_argument, numbered, trace, trace_with_numbers
+from weft.transforms.traced import TracedCall, is_static, materialise_argument, number_slots, trace, trace_with_numbers
 from weft.transforms.tree import Structure, flatten, is_container, is_module, unflatten
 from weft.transforms.write_log import call_atomically
 
@@ -39,26 +39,26 @@ KINDS = 1024  # keys per function that are certainly cached; the cache holds at 
 class Jitted:
     """A function compiled by :func:`jit`. ``traces`` counts how often the function was traced."""
 
-    __slots__ = ("__dict__", "__weakref__", "_warm")
+    __slots__ = ("__dict__", "__weakref__", "_native_table")
 
-    _warm: Any  # the table of the native call (see ``compiled_call.py``), or None
+    _native_table: Any  # the table of the native call (see ``compiled_call.py``), or None
 
     def __init__(self, f: Callable, static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = ()) -> None:
         functools.update_wrapper(self, f, updated=())
-        self._warm = None
+        self._native_table = None
         self.f = f
         self.static_argnums = tuple(static_argnums)
         self.static_argnames = frozenset(static_argnames)
         self.traces = 0
         self._entries = BoundedCache(KINDS)  # lists of CompiledCall
         self._recent: tuple[CompiledCall, ...] = ()  # at most two entries, tried before the key of a call is made
-        self._reached: StaticKey | None = None  # content of the closure and global variables of the function
+        self._captured: StaticKey | None = None  # content of the closure and global variables of the function
         self.words: set[str] = {"training"}  # attribute names that the code mentions, see ``reach.py``
         self.objects: Any = None  # of the last call with objects as arguments: static leaves, their keys, the content
-        self._leaky = BoundedCache(KINDS)  # by ``Call.like``: how many calls gave traces that are not stored
-        self._warned = False
+        self._leaky = BoundedCache(KINDS)  # by ``Call.make_partial_key``: how many calls gave traces that are not stored
+        self._has_warned = False
         self._causes = RetraceCauses()
-        self._alike = BoundedCache(KINDS)  # by ``Call.like``: keys that differ only in the contents of objects
+        self._similar_keys = BoundedCache(KINDS)  # by ``Call.make_partial_key``: keys that differ only in the contents of objects
         self._states: set[int] = set()  # ids of the captured cells of entries that write something
         self._alive: list[Any] = []  # these cells, kept alive so that their ids stay unique
         self._writing = BoundedCache(KINDS)  # by key: numbers of the argument leaves that the function writes
@@ -80,16 +80,16 @@ class Jitted:
         """Leave all traces, and drop everything that is known of earlier calls."""
         CONTEXT.trace, CONTEXT.variables = None, frozenset()
         CONTEXT.transform_depth = CONTEXT.retain_graph = CONTEXT.custom_rules = 0
-        self._recent, self._reached, self._warm, self.objects = (), None, None, None
-        self._entries, self._alike = BoundedCache(KINDS), BoundedCache(KINDS)
+        self._recent, self._captured, self._native_table, self.objects = (), None, None, None
+        self._entries, self._similar_keys = BoundedCache(KINDS), BoundedCache(KINDS)
 
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Call the function outside of traces: by one of the last two entries, or by the key of the call."""
         count, recent = Structure.count, self._recent
         if recent and recent[0].writes_arrays:
-            self._warm = None  # it refers to nodes whose references are counted
+            self._native_table = None  # it refers to nodes whose references are counted
         for entry in recent:
-            if entry.place == CONTEXT.placement and entry.holds(count):
+            if entry.place == CONTEXT.placement and entry.is_valid(count):
                 if entry.tree is None:
                     out = MISS if kwargs else entry.fast(args)
                 else:
@@ -100,9 +100,9 @@ class Jitted:
                         self._recent = recent[::-1]
                     elif entry.is_plain:
                         named = (*args, *kwargs.values()) if kwargs else args
-                        self._warm = entry.warm(count, named, tuple(kwargs) if kwargs else None)
+                        self._native_table = entry.make_native_table(count, named, tuple(kwargs) if kwargs else None)
                     else:
-                        self._warm = None
+                        self._native_table = None
                     return out
         return self._call_by_key(args, kwargs)
 
@@ -129,15 +129,15 @@ class Jitted:
             full = (*key, *alias_key(call.leaves, shared(call.leaves, written, self._states | call.cells.keys())))
         entries = self._entries.get(full) or []
         for k, cached in enumerate(entries):
-            check_writes(call.given, cached.lands, self.f)
-            entry = cached.bound(call.leaves, call.content)
+            check_writes(call.passed_leaves, cached.lands, self.f)
+            entry = cached.rebind_to(call.leaves, call.content)
             out = entry.run_call(call)
             if out is not MISS:
                 if entry is not cached and k < len(entries):
                     entries[k] = entry  # the cached entry would keep arrays of other objects alive
                 entry.count = call.count
                 self._remember(entry)
-                write_back(call.given, call.leaves, entry.lands)
+                write_back(call.passed_leaves, call.leaves, entry.lands)
                 return out
         return self._trace_and_run(call, key, numbers)
 
@@ -146,14 +146,14 @@ class Jitted:
         leaves, moving = call.leaves, numbers.moving
         states, written = self._states | call.cells.keys(), self._writing.get(key) or frozenset()
         groups = shared(leaves, written, states)
-        like = call.like(self._states)
+        like = call.make_partial_key(self._states)
         leaks = self._leaky.get(like) or 0
         collect = leaks < 3  # a garbage collection at each trace is slow
         records = call.content.records
-        rows: tuple[Any, ...] = (records, [read_whole(x) for x in call.content.unrecorded])
+        rows: tuple[Any, ...] = (records, [read_whole(x) for x in call.content.unrecorded_values])
         traced, dynamic, retraced = trace_with_numbers(moving, self.f, leaves, call.rebuild, states, groups, collect, *rows)
         self.traces += retraced
-        captured = {*map(id, traced.captured)} - call.cells.keys() if traced.writes else set()
+        captured = {*map(id, traced.captured_cells)} - call.cells.keys() if traced.writes else set()
         if not groups:
             written = frozenset([target for kind, target, _ in traced.writes if kind == "leaf"])
             groups = shared(leaves, written, states | captured)
@@ -162,37 +162,37 @@ class Jitted:
         if groups and not traced.bases or any(isinstance(x, Array) and id(x.cell) in captured - states for x in leaves):
             states = states | captured
             groups = shared(leaves, written, states)
-            numbers.pin(traced.needed)
+            numbers.pin(traced.needed_values)
             traced, dynamic, _ = trace_with_numbers(dynamic, self.f, leaves, call.rebuild, states, groups, collect, *rows)
-        numbers.pin(traced.needed)
-        traced.once = traced.once or call.content.iterators
+        numbers.pin(traced.needed_values)
+        traced.one_call_only = traced.one_call_only or call.content.iterators
         key = call.key(states - call.cells.keys(), dynamic)
         if written:
             self._writing.put(key, written)
             key = (*key, *alias_key(leaves, groups))
-        for cell in traced.captured:
+        for cell in traced.captured_cells:
             materialise_argument(cell)
-        materialise([cell._node for cell in traced.captured])
+        materialise([cell._node for cell in traced.captured_cells])
         run = _run_of(traced)
         entry = CompiledCall(traced, leaves, run, call.structure, dynamic, call.content)
         install(Jitted, _slow)
-        check_writes(call.given, entry.lands, self.f)
+        check_writes(call.passed_leaves, entry.lands, self.f)
         out = entry.run_call(call)
         assert out is not MISS
-        write_back(call.given, leaves, entry.lands)
-        if traced.survivors or traced.once:  # arrays left behind, or a trace for this call only: the entry is not stored
+        write_back(call.passed_leaves, leaves, entry.lands)
+        if traced.survivors or traced.one_call_only:  # arrays left behind, or a trace for this call only: the entry is not stored
             self._leaky.put(like, leaks + 1)
-            if leaks >= (2 if traced.survivors else OFTEN) and not self._warned:
-                self._warned = True
+            if leaks >= (2 if traced.survivors else WARN_AFTER_TRACES) and not self._has_warned:
+                self._has_warned = True
                 warn(leak_warning(self.f, call, traced))
             return out
-        self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
+        self._alive += [cell for cell in traced.captured_cells if id(cell) in captured - self._states]
         self._states |= captured
         if self._store(like, key, entry) > MAX_VARIANTS and traced.tape:
-            numbers.pin(numbered(traced.tape.conditions, len(leaves), traced.moving))
+            numbers.pin(number_slots(traced.tape.conditions, len(leaves), traced.moving))
         entry.count = call.count
         self._remember(entry)
-        message = self._causes.note(self.f, call, key, numbers.pinned, traced)
+        message = self._causes.note(self.f, call, key, numbers.needed_values, traced)
         if message is not None:
             warn(message)
         return out
@@ -204,10 +204,10 @@ class Jitted:
             same.append(entry)
             return len(same)
         self._entries.put(key, [entry])
-        if entry.held.content.records:
-            alike = self._alike.get(like) or []
+        if entry.state.content.records:
+            alike = self._similar_keys.get(like) or []
             alike.append(key)
-            self._alike.put(like, alike)
+            self._similar_keys.put(like, alike)
             if len(alike) > MAX_KEYS_BY_CONTENT:
                 self._entries.put(alike.pop(0), [])
         return 1
@@ -243,15 +243,15 @@ class Jitted:
 
         return leaves, rebuild, (structure, tuple(static)), list(static.values())
 
-    def reach(self, again: bool = False) -> StaticKey:
+    def read_captured(self, again: bool = False) -> StaticKey:
         """Return the content of the modules, objects and variables that the function reaches through closures and globals.
 
         again : read all of them again
         """
-        reached = self._reached
+        reached = self._captured
         if again or reached is None or not reached.refresh():
             reached = StaticKey(self.words, getattr(self.f, "__module__", ""))
-            self._reached = reached.close(reached.of(self.f))
+            self._captured = reached.close(reached.of(self.f))
         return reached
 
 
@@ -262,10 +262,12 @@ def _run_of(traced: TracedCall) -> Run | PlacedProgram:
     """Return a callable that runs the graph: on this thread's device, or a ``PlacedProgram``, which chooses one at each call."""
     graph = traced.graph
     if CONTEXT.placement is CONTEXT.device or CONTEXT.profiler is not None:
-        return execute.with_source_lines(execute.executable(graph), graph, traced.written)
+        return execute.with_source_lines(execute.executable(graph), graph, traced.overwritten_inputs)
     first = len(traced.arrays) + len(traced.scalars)
     arrays = [*graph.inputs[: len(traced.arrays)], *graph.inputs[first:]]
-    return PlacedProgram(graph, [0 if n.op is SCALAR else n.nbytes for n in arrays], len(traced.arrays), traced.written)
+    return PlacedProgram(
+        graph, [0 if n.op is SCALAR else n.nbytes for n in arrays], len(traced.arrays), traced.overwritten_inputs
+    )
 
 
 class _StaticPlaceholder:

@@ -70,7 +70,7 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
 def _jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool, what: str) -> Any:
     e = evaluate(fun, primals, {}, range(len(primals)), has_aux, what)
     values, changes = forward(e.nodes, _directions(e.arguments, tangents, what))
-    out, tangent = e.rebuilt(values), e.shaped(changes)
+    out, tangent = e.rebuild(values), e.unflatten_derivatives(changes)
     return (out, tangent, e.aux) if has_aux else (out, tangent)
 
 
@@ -123,7 +123,7 @@ def _linearize(fun: Callable, primals: Sequence[Any], has_aux: bool) -> Any:
     e = evaluate(fun, primals, {}, range(len(primals)), has_aux, what)
     slots = {v: input_leaf(v.shape, v.dtype) for v in e.variables}
     _, changes = forward(e.nodes, slots)
-    out = e.rebuilt(use_up(e.nodes, e.variables))
+    out = e.rebuild(use_up(e.nodes, e.variables))
     linear = [t for t in changes if t is not None]
     kept = [wrap(n) for n in _constants(linear, slots)] if CONTEXT.trace is None else []  # computed together with the result
 
@@ -132,7 +132,7 @@ def _linearize(fun: Callable, primals: Sequence[Any], has_aux: bool) -> Any:
         given = _directions(e.arguments, tangents, what)
         mapping: dict[Node, Batched] = {slots[v]: (t, None) for v, t in given.items()}
         moved = iter(batch(linear, mapping))
-        return e.shaped([None if t is None else next(moved)[0] for t in changes])
+        return e.unflatten_derivatives([None if t is None else next(moved)[0] for t in changes])
 
     return (out, pushforward, e.aux) if has_aux else (out, pushforward)
 

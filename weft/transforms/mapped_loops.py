@@ -140,7 +140,7 @@ def _running(combine: Callable[[list[Node], list[Node]], list[Node]], xs: list[N
         return xs
 
     def every_second(nodes: list[Node], start: int, stop: int) -> list[Node]:
-        return [_strided(x, a, start, stop) for x, a in zip(nodes, axes, strict=True)]
+        return [_every_second(x, a, start, stop) for x, a in zip(nodes, axes, strict=True)]
 
     def part(nodes: list[Node], start: int, stop: int) -> list[Node]:
         return [slice_axis(x, a, start, stop) for x, a in zip(nodes, axes, strict=True)]
@@ -154,7 +154,7 @@ def _running(combine: Callable[[list[Node], list[Node]], list[Node]], xs: list[N
     return [_interleave(a, b, d) for a, b, d in zip(even, odd, axes, strict=True)]
 
 
-def _strided(x: Node, axis: int, start: int, stop: int) -> Node:
+def _every_second(x: Node, axis: int, start: int, stop: int) -> Node:
     """Return every second part along an axis."""
     part = slice_axis(x, axis, start, stop)
     step = tuple([2 if d == axis else 1 for d in range(len(x.shape))])

@@ -44,7 +44,7 @@ class Swap:
         snapshots : how many records at the end of ``contents`` belong to containers that are not compared from call to call
         """
         self.contents = list(contents)
-        self._compared, self._arguments = len(contents) - snapshots, len(contents)
+        self._compared_count, self._arguments = len(contents) - snapshots, len(contents)
         for record in contents:
             if isinstance(record, records.BufferRecord):
                 record.save()
@@ -52,7 +52,7 @@ class Swap:
         leaves = {}
         for slot, (n, k, indices) in enumerate([places[number] for number in moving], first):
             leaves[n, k, indices] = tape.number(records.at(contents[n].values[k], indices), slot)
-        self._placed = records.put_leaves(contents, leaves)
+        self._placed_values = records.put_leaves(contents, leaves)
 
     def changes(self) -> Iterator[tuple[int, int | str | Content, Any]]:
         """Yield each value that the function has set: the number of its record, its place, and the value.
@@ -60,20 +60,20 @@ class Swap:
         The place is the number of the value in the record, the name of a new attribute, or a ``Content``. MISSING is the value
         of a deleted attribute or variable.
         """
-        for n, record in self._changed():
+        for n, record in self._changed_records():
             names, values = record.read()
-            if self._compared <= n < self._arguments or record.is_restructured(names, values):
-                if not record.unchanged():
+            if self._compared_count <= n < self._arguments or record.is_restructured(names, values):
+                if not record.is_unchanged():
                     is_buffer = isinstance(record, records.BufferRecord)
                     yield n, Content(names), (record.owner.copy(),) if is_buffer else values
                     continue
             now = dict(zip(names or range(len(values)), values, strict=True))
             for place, name in enumerate(record.names or range(len(record.values))):
-                before = self._placed.get((n, place), record.values[place])  # beside a run-time number any constant is new
+                before = self._placed_values.get((n, place), record.values[place])  # beside a run-time number any constant is new
                 value = now.get(name, MISSING)
                 if value is not before:
                     yield n, place, value
-            for name in record.added():
+            for name in record.added_names():
                 yield n, name, now[name]
 
     def add_arguments(self, contents: Sequence[records.Record]) -> None:
@@ -82,21 +82,21 @@ class Swap:
 
     def restore(self) -> None:
         """Restore the recorded values and remove added attributes and items."""
-        for _, record in self._changed():
+        for _, record in self._changed_records():
             record.reset()
         for record in self.contents:
             if isinstance(record, records.BufferRecord):
-                record.saved = None
+                record.saved_copy = None
         del self.contents[self._arguments :]
-        self._placed.clear()
+        self._placed_values.clear()
 
-    def _changed(self) -> list[tuple[int, records.Record]]:
-        with_numbers = {n for n, _ in self._placed}
-        return [(n, r) for n, r in enumerate(self.contents) if n in with_numbers or not r.unchanged()]
+    def _changed_records(self) -> list[tuple[int, records.Record]]:
+        with_numbers = {n for n, _ in self._placed_values}
+        return [(n, r) for n, r in enumerate(self.contents) if n in with_numbers or not r.is_unchanged()]
 
 
 @contextmanager
-def swapped(
+def swap_numbers(
     contents: Sequence[records.Record], moving: Sequence[int], tape: Tape, first: int, snapshots: int = 0,
 ) -> Iterator[Swap]:
     """Context manager: replace the constants ``moving`` by run-time numbers. The arguments are those of :class:`Swap`."""
@@ -114,13 +114,14 @@ class ObjectState:
 
     values : constants and arrays of objects
     numbers : the run-time numbers among them
-    reached, seen : the content of the function, which other calls may refresh, and its values
+    function_content, function_values : the content of the function, which other calls may refresh, and its values
     checks : functions that return whether the records are unchanged
-    settled : whether the checks are native ones where the device has them
+    checks_final : whether the checks are native ones where the device has them
     """
 
     __slots__ = (
-        "_aliases", "_arrays", "_moving", "_static", "checks", "content", "numbers", "reached", "seen", "settled", "values",
+        "_aliases", "_arrays", "_moving", "_static", "checks", "content", "numbers", "function_content", "function_values",
+        "checks_final", "values",
     )
 
     def __init__(self, content: StaticKey, moving: Sequence[int], still: Collection[int]) -> None:
@@ -135,15 +136,15 @@ class ObjectState:
     def take(self, content: StaticKey) -> None:
         """Make ``content`` the current content of function and arguments."""
         self.content, self.values = content, content.values
-        self.reached = content.base or content
-        self.seen = self.reached.values
-        self.checks: list[Callable[[], bool]] = [record.unchanged for record in content.untold]
-        self.settled = not self.checks
+        self.function_content = content.base or content
+        self.function_values = self.function_content.values
+        self.checks: list[Callable[[], bool]] = [record.is_unchanged for record in content.checked_records]
+        self.checks_final = not self.checks
         self.numbers = [content.values[k] for k in self._moving]
 
     def settle(self) -> None:
         """Replace the checks by native ones. Called when the content has not changed from one call to the next."""
-        self.checks, self.settled = _checks(self.content.untold), True
+        self.checks, self.checks_final = _checks(self.content.checked_records), True
 
     def refresh(self) -> bool:
         """Read changed contents again. Return False if they need another program."""
@@ -201,9 +202,9 @@ def _checks(contents: Sequence[records.Record]) -> list[Callable[[], bool]]:
     rows: list[WatchRow] = []
     functions = []
     for record in contents:
-        comparisons = record.watch() if isinstance(device, WarmCalls) else None
+        comparisons = record.watch_rows() if isinstance(device, WarmCalls) else None
         if comparisons is None:
-            functions.append(record.unchanged)
+            functions.append(record.is_unchanged)
         else:
             rows += comparisons
-    return [device.watched(rows), *functions] if rows and isinstance(device, WarmCalls) else functions
+    return [device.watch_check(rows), *functions] if rows and isinstance(device, WarmCalls) else functions

@@ -29,25 +29,26 @@ class Names(NamedTuple):
     """Names in a code object and in the functions defined in it.
 
     variables : global variables that are read
-    bound : global variables that are bound or deleted
+    bound_variables : global variables that are bound or deleted
     attributes : pairs (global variable, attribute read from it directly)
     words : all other names of attributes and methods, strings that may be such, and ``ANY``
     imports : modules imported inside, each with the level of a relative import
     stores : attributes that may be set
     rebinds : whether a name outside may be bound or deleted
     calls : whether other functions may be called
-    typed : names of variables, attributes and keys whose class ``type(...)`` reads, which tells a run-time number from an int
+    typed_names : names of variables, attributes and keys whose class ``type(...)`` reads, which tells a run-time number from an
+    int
     """
 
     variables: tuple[str, ...]
-    bound: tuple[str, ...]
+    bound_variables: tuple[str, ...]
     attributes: tuple[tuple[str, str], ...]
     words: frozenset[str]
     imports: tuple[tuple[int, str], ...]
     stores: frozenset[str]
     rebinds: bool
     calls: bool
-    typed: frozenset[str]
+    typed_names: frozenset[str]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -96,13 +97,13 @@ def names_in(code: types.CodeType) -> Names:
         if isinstance(constant, types.CodeType):
             inner = names_in(constant)
             variables |= dict.fromkeys(inner.variables)
-            bound |= dict.fromkeys(inner.bound)
+            bound |= dict.fromkeys(inner.bound_variables)
             attributes |= dict.fromkeys(inner.attributes)
             words |= inner.words
             imports |= dict.fromkeys(inner.imports)
             stores |= inner.stores
             rebinds, calls = rebinds or inner.rebinds, calls or inner.calls
-            typed |= inner.typed
+            typed |= inner.typed_names
     by_module = _ANY_BY_MODULE.intersection([attribute for _, attribute in attributes])
     if by_module or _ANY_BY_ATTRIBUTE.intersection(words) or _ANY_BY_VARIABLE.intersection(variables):
         words.add(ANY)

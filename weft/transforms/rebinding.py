@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft.array import Array, Scalar, own, wrap
+from weft.array import Array, Scalar, wrap, wrap_array
 from weft.array.convert import as_node
 from weft.array.views import ViewPath
 from weft.dtypes.formats import Format
@@ -24,7 +24,7 @@ from weft.graph.node import Node
 from weft.graph.primitives.call import full, reshape
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.graph.source_lines import file_name, user_frame, user_line
-from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, asked, fits
+from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, fits, make_static
 from weft.transforms.causes import name_of_place
 from weft.transforms.content import StaticKey
 from weft.transforms.reach import closure_contents, is_library, is_only_appended, names_in
@@ -74,22 +74,22 @@ class Rebinding:
 
     def __init__(self, f: Callable, what: str) -> None:
         """what : the name of the loop in messages"""
-        self.body, self._what = f, what
+        self.body, self._loop_name = f, what
         self._records: list[Record] = []
         self.starts: dict[Place, Any] = {}
         self.numbers: dict[Place, Any] = {}
         self.after: dict[Place, Any] = {}
         self._fresh: set[Place] = set()  # places that hold an array made by the body
         self._placeholders: dict[int, Place] = {}  # id of each placeholder of an ndarray -> its place
-        self._placed: dict[tuple[int, int], Any] = {}
-        self._kept: set[int] = set()  # records that are not restored: objects of weft with values set by weft
-        self._grown: dict[int, list[Any]] = {}  # by record: the constants that a step appends to a list
+        self._placed_values: dict[tuple[int, int], Any] = {}
+        self._kept_records: set[int] = set()  # records that are not restored: objects of weft with values set by weft
+        self._appended_constants: dict[int, list[Any]] = {}  # by record: the constants that a step appends to a list
         self._tape: StepTape | None = None
         self._codes: list[types.CodeType] = []  # of the body and the functions that it may call
         if _may_rebind(f):
             content = StaticKey({"training"}, getattr(f, "__module__", ""))
-            self._records = [*content.close(content.of(f)).records, *map(read_whole, content.unrecorded)]
-            self._codes = [x.__code__ for x in content.held if isinstance(x, types.FunctionType)]
+            self._records = [*content.close(content.of(f)).records, *map(read_whole, content.unrecorded_values)]
+            self._codes = [x.__code__ for x in content.kept_alive if isinstance(x, types.FunctionType)]
 
     def enter(self, trace: Any, nodes: Sequence[Node]) -> None:
         """Put placeholders in the places found by earlier calls. nodes : placeholders of the arrays"""
@@ -100,13 +100,13 @@ class Rebinding:
         placeholders: dict[Place, Any] = {}
         for (key, start), node in zip(self.starts.items(), nodes, strict=True):
             writable = isinstance(start, Array) and not isinstance(start, Scalar)
-            placeholders[key] = own(node) if writable else wrap(node)
+            placeholders[key] = wrap_array(node) if writable else wrap(node)
             if writable:
                 self._placeholders[id(placeholders[key])] = key
         for slot, (key, start) in enumerate(self.numbers.items()):
             assert self._tape is not None
-            placeholders[key] = self._tape.number(_plain(start), slot)
-        self._placed = put_leaves(self._records, placeholders)
+            placeholders[key] = self._tape.number(_value_of(start), slot)
+        self._placed_values = put_leaves(self._records, placeholders)
 
     def take(self, trace: Trace) -> bool:
         """Read the values that the body has bound. Return whether it rebinds further places.
@@ -114,36 +114,36 @@ class Rebinding:
         Raise TraceError for a value that a loop cannot carry.
         """
         before_counts = len(self.starts), len(self.numbers)
-        with_placeholders = {n for n, _ in self._placed}
+        with_placeholders = {n for n, _ in self._placed_values}
         for n, record in enumerate(self._records):
-            if n not in with_placeholders and record.unchanged():
+            if n not in with_placeholders and record.is_unchanged():
                 continue
             names, values = record.read()
             appended = values[len(record.values):]
             if isinstance(record, ListRecord) and appended and all([type(x) in CONSTANTS for x in appended]):
-                if self._what != "wf.vmap" and not self._is_only_appended(record):
+                if self._loop_name != "wf.vmap" and not self._is_only_appended(record):
                     self._raise(f"adds to {self.name((n, None, ()))}, which it also reads")
-                self._grown[n] = list(appended)
+                self._appended_constants[n] = list(appended)
                 values = values[: len(record.values)]
             ours = type(record.owner).__module__.partition(".")[0] == "weft"
             if not record.writable or len(values) != len(record.values) or any(map(is_not, names, record.names)):
                 if not ours:
                     self._refuse_structure(record, names, values)
-                self._kept.add(n)
+                self._kept_records.add(n)
                 continue
             for k, (old, new) in enumerate(zip(record.values, values, strict=True)):
-                if new is old and (n, k) not in self._placed:
+                if new is old and (n, k) not in self._placed_values:
                     continue
                 form = form_of(new)
                 if form is None or form != form_of(old):
                     if not ours:
                         self._refuse((n, k, ()), f"from {_value_text(old)} to {_value_text(new)}")
-                    self._kept.add(n)
+                    self._kept_records.add(n)
                     continue
                 for indices in leaf_indices(form):
                     before, after = at(old, indices), at(new, indices)
                     if ours and isinstance(after, Array) and not trace.owns(after.cell):
-                        self._kept.add(n)
+                        self._kept_records.add(n)
                     elif ours and before is None:
                         pass  # a layer's state is created in each step and is None again after the loop
                     elif before is not after or (n, k, indices) in self.starts or (n, k, indices) in self.numbers:
@@ -160,7 +160,7 @@ class Rebinding:
         return named and all([is_only_appended(code, names) for code in self._codes])
 
     def _take_leaf(self, key: Place, old: Any, new: Any) -> None:
-        before, after = type(_plain(old)), type(_plain(new))
+        before, after = type(_value_of(old)), type(_value_of(new))
         if isinstance(new, Array) and (isinstance(old, Array) or before in _NUMBERS):
             self.numbers.pop(key, None)
             self.starts.setdefault(key, old)
@@ -175,7 +175,7 @@ class Rebinding:
     def restore(self) -> None:
         """Restore the value of every place before the body was called."""
         for n, record in enumerate(self._records):
-            if n not in self._kept and not record.unchanged():
+            if n not in self._kept_records and not record.is_unchanged():
                 record.reset()
 
     def refuse_written(self, cells: Sequence[Any]) -> None:
@@ -188,16 +188,16 @@ class Rebinding:
     @property
     def loop(self) -> str:
         """Return the name of the function that runs the loop, as errors about its arguments begin."""
-        return self._what.removeprefix("wf.")
+        return self._loop_name.removeprefix("wf.")
 
     @property
     def binds(self) -> bool:
         """Return whether the loop rebinds anything outside."""
-        return bool(self.starts or self.numbers or self._grown)
+        return bool(self.starts or self.numbers or self._appended_constants)
 
     def refuse_all(self) -> None:
         """Raise TraceError if anything is rebound. Constants appended to lists stay."""
-        self._kept |= self._grown.keys()
+        self._kept_records |= self._appended_constants.keys()
         for key in (*self.starts, *self.numbers):
             old = at(self._records[key[0]].values[key[1]], key[2])
             self._refuse(key, f"from {_value_text(old)} to {_value_text(self.after[key])}")
@@ -212,14 +212,14 @@ class Rebinding:
     def _raise(self, what: str) -> NoReturn:
         keep = "carry the value (return it, and give it to the next step)"
         advice = f"{keep}, or write into an array that exists, with `a[...] = value`"
-        if self._what == "wf.vmap":
+        if self._loop_name == "wf.vmap":
             advice = "one call computes all examples: return the value instead"
-        raise TraceError(f"{user_line(user_frame())}: the body of {self._what} {what}; {advice}")
+        raise TraceError(f"{user_line(user_frame())}: the body of {self._loop_name} {what}; {advice}")
 
     def _refuse_structure(self, record: Record, names: Sequence[Any], values: Sequence[Any]) -> NoReturn:
         fresh = [name for name in names if name not in record.names]
         if fresh:
-            record = record.again(tuple(names), tuple(values))
+            record = record.copy_with(tuple(names), tuple(values))
         name = name_of_place(self.body, self._records, record, list(names).index(fresh[0]) if fresh else None, ())
         self._raise(f"adds {name}" if fresh else f"adds to or removes from {name}")
 
@@ -232,17 +232,17 @@ class Rebinding:
         if tape is None:
             return [], [], {}
         ends = [self.after[key] for key in keys]
-        values = [x if length <= MAX_STACKED else asked(x) for x in self.numbers.values()]
-        kinds = [type(_plain(x)) for x in values]
+        values = [x if length <= MAX_STACKED else make_static(x) for x in self.numbers.values()]
+        kinds = [type(_value_of(x)) for x in values]
         rows: list[list[Any]] = [[] for _ in tape.nodes]
         for step in range(length):
             for key, kind, value in zip(keys, kinds, values, strict=True):
-                if type(_plain(value)) is not kind:
+                if type(_value_of(value)) is not kind:
                     self._refuse(key, f"from {kind.__name__} to {_value_text(value)}")
             slots = self._play_step(tape, values, step)
             for row, (slot, node) in zip(rows, tape.nodes, strict=True):
-                if not fits(_plain(slots[slot]), node.dtype):
-                    raise OverflowError(f"step {step} of {self._what}: {slots[slot]} does not fit {node.dtype.name}")
+                if not fits(_value_of(slots[slot]), node.dtype):
+                    raise OverflowError(f"step {step} of {self._loop_name}: {slots[slot]} does not fit {node.dtype.name}")
                 row.append(slots[slot])
             values = [slots[x.slot] if type(x) in TRACED_TYPES and x.tape is tape else x for x in ends]
         places = [node for _, node in tape.nodes]
@@ -263,13 +263,13 @@ class Rebinding:
                 )
             if type(result) in TRACED_TYPES:
                 if kind is bool or expected is result.value:
-                    result.here()
+                    result.fix_value()
             slots.append(result)
         return slots
 
     def finish(self, results: Mapping[Place, Node], numbers: Mapping[Place, Any], length: int) -> None:
         """Bind every place to its value after the last step."""
-        for n, constants in self._grown.items():
+        for n, constants in self._appended_constants.items():
             self._records[n].owner.extend(constants * length)
         ends: dict[Place, Any] = dict(numbers)
         views: list[tuple[Place, tuple[int, int], ViewPath]] = []
@@ -284,20 +284,20 @@ class Rebinding:
             elif path := array._path_from_cell(path):
                 views.append((key, (id(array.cell), step), path))
             else:
-                ends[key] = made.setdefault((id(array), step), own(node))
+                ends[key] = made.setdefault((id(array), step), wrap_array(node))
         for cell, shown in Counter(cell for _, cell, _ in views).items():
             if shown > 1 and cell not in made:
                 made[cell] = self._make_base(cell[0], {key: path for key, c, path in views if c == cell}, results)
         for key, cell, path in views:
-            ends[key] = made[cell]._view(path) if cell in made else own(results[key])
+            ends[key] = made[cell]._view(path) if cell in made else wrap_array(results[key])
         put_leaves(self._records, ends)
-        if any(self._records[n].told for n, _, _ in ends):
+        if any(self._records[n].raises_count for n, _, _ in ends):
             structure_changed()
 
     def _make_base(self, cell: int, views: Mapping[Place, ViewPath], results: Mapping[Place, Node]) -> Array:
         """Return an array that no place holds, but several views of it. It has the elements that they show, and zeros."""
         content = next(x.cell.node for x in self.after.values() if isinstance(x, Array) and id(x.cell) == cell)
-        base = own(full(0, content.shape, content.dtype))
+        base = wrap_array(full(0, content.shape, content.dtype))
         for key, path in views.items():
             base._view(path)[...] = wrap(results[key])
         return base
@@ -322,7 +322,7 @@ class Rebinding:
         return key, step, path
 
 
-def _plain(x: Any) -> Any:
+def _value_of(x: Any) -> Any:
     return x.value if type(x) in TRACED_TYPES else x
 
 
@@ -337,7 +337,7 @@ def _value_text(x: Any) -> str:
     """Return the text of a value in messages."""
     if isinstance(x, Array):
         return f"an array of shape {x.shape} ({x.dtype})"
-    x = _plain(x)
+    x = _value_of(x)
     return repr(x) if type(x) in CONSTANTS else f"another {type(x).__name__}"
 
 

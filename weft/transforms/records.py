@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from weft.array import Array
-from weft.array.numpy_methods import lies
+from weft.array.numpy_methods import element_strides
 from weft.devices.native_protocols import WatchRow
 from weft.dtypes.formats import EVERY
 from weft.runtime.traced_int import RUN_TIME_TYPES, TRACED_TYPES
@@ -98,7 +98,7 @@ class Record:
     deep : whether the owner belongs to an object, not to a variable
     """
 
-    told: ClassVar[bool] = False  # whether changes of the owner raise ``Structure.count``
+    raises_count: ClassVar[bool] = False  # whether changes of the owner raise ``Structure.count``
     writable: ClassVar[bool] = True  # whether single values can be set
 
     def __init__(
@@ -130,11 +130,11 @@ class Record:
         """Replace all contents of the owner."""
         raise TypeError(f"{type(self).__name__} replaces no contents")
 
-    def again(self, names: tuple = (), values: tuple = (), paths: tuple[Path, ...] = ()) -> Self:
+    def copy_with(self, names: tuple = (), values: tuple = (), paths: tuple[Path, ...] = ()) -> Self:
         """Return a new record of the same owner."""
         return type(self)(self.owner, names, values, paths, self.deep)
 
-    def added(self) -> list[str]:
+    def added_names(self) -> list[str]:
         """Return the names of attributes that the owner has gained."""
         return []
 
@@ -146,10 +146,10 @@ class Record:
         """Return a unique identifier of value ``k``, or of the new attribute ``k``: the owner's id, and the name or index."""
         return id(self.owner), self.names[k] if self.names and isinstance(k, int) else k
 
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Return whether the owner holds the same objects under the same names."""
         names, values = self.read()
-        return _alike(names, self.names) and _alike(values, self.values)
+        return _are_same_objects(names, self.names) and _are_same_objects(values, self.values)
 
     def leaves(self) -> list[Any]:
         """Return the leaves. Run-time numbers, which a trace in another thread may have put in, are replaced by their values."""
@@ -161,17 +161,17 @@ class Record:
             else result
         )
 
-    def renewed(self) -> Record | None:
+    def renew(self) -> Record | None:
         """Return a record of the owner's current contents, None if more than leaves has changed."""
         names, values = self.read()
-        if not _alike(names, self.names) or len(values) != len(self.values):
+        if not _are_same_objects(names, self.names) or len(values) != len(self.values):
             return None
         for k, (old, new) in enumerate(zip(self.values, values, strict=True)):
             if old is not new and (form_of(new) != form_of(old) or not any([k == place for place, _ in self.paths])):
                 return None
-        return self.again(names, values, self.paths)
+        return self.copy_with(names, values, self.paths)
 
-    def watch(self) -> list[WatchRow] | None:
+    def watch_rows(self) -> list[WatchRow] | None:
         """Return the comparisons by which native code detects a change (see ``weft.devices.native_protocols``), None if it
         cannot."""
         return None
@@ -185,7 +185,7 @@ class DictRecord(Record):
         self.owner[self.names[k]] = value
 
     def is_restructured(self, names: tuple, values: tuple) -> bool:
-        return not _alike(names, self.names)
+        return not _are_same_objects(names, self.names)
 
     def replace(self, names: tuple, values: Sequence[Any]) -> None:
         kind: Any = OrderedDict if isinstance(self.owner, OrderedDict) else dict  # not a subclass, such as Counter, which counts
@@ -198,7 +198,7 @@ class DictRecord(Record):
             self.replace(self.names, self.values)
         super().reset()
 
-    def watch(self) -> list[WatchRow] | None:
+    def watch_rows(self) -> list[WatchRow] | None:
         if isinstance(self.owner, OrderedDict):  # its order differs from that of its underlying dict
             return None
         return _rows_of_dict(self.owner, self.names, self.values)
@@ -226,7 +226,7 @@ class ListRecord(Record):
             self.replace((), self.values)
         super().reset()
 
-    def watch(self) -> list[WatchRow] | None:
+    def watch_rows(self) -> list[WatchRow] | None:
         if type(self.owner) is not list:
             return None
         rows: list[WatchRow] = [("items", self.owner, len(self.values), None)]
@@ -254,16 +254,16 @@ class SetRecord(Record):
 class BufferRecord(Record):
     """The record of a NumPy array or a bytearray: a digest of its bytes.
 
-    saved : a copy of the owner's content, for the time of a trace
+    saved_copy : a copy of the owner's content, for the time of a trace
     """
 
     writable = False
-    saved: Any = None
+    saved_copy: Any = None
     def read(self) -> tuple[tuple, tuple]:
         x = self.owner
         return (), (bytes(x) if isinstance(x, bytearray) else hashlib.sha1(x.tobytes()).digest(),)
 
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         return self.read()[1] == self.values
 
     def is_restructured(self, names: tuple, values: tuple) -> bool:
@@ -274,14 +274,14 @@ class BufferRecord(Record):
 
     def save(self) -> None:
         """Keep a copy of the content for :meth:`reset`."""
-        self.saved = self.owner.copy()
+        self.saved_copy = self.owner.copy()
 
     def reset(self) -> None:
-        if self.saved is not None:
-            _write_buffer(self.owner, self.saved)
+        if self.saved_copy is not None:
+            _write_buffer(self.owner, self.saved_copy)
 
-    def renewed(self) -> Record | None:
-        return self if self.unchanged() else None
+    def renew(self) -> Record | None:
+        return self if self.is_unchanged() else None
 
 
 def _write_buffer(x: Any, content: Any) -> None:
@@ -313,7 +313,7 @@ class ObjectRecord(Record):
         self.words = words
         self.every = tuple(attributes_of(owner))
 
-    def again(self, *read: Any) -> Self:
+    def copy_with(self, *read: Any) -> Self:
         return type(self)(self.owner, *read, self.deep, words=self.words)
 
     def counts(self, name: str, value: Any) -> bool:
@@ -326,9 +326,9 @@ class ObjectRecord(Record):
             attributes = {name: value for name, value in attributes.items() if self.counts(name, value)}
         return tuple(attributes), tuple(attributes.values())
 
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         attributes = attributes_of(self.owner)
-        if not _alike(attributes, self.every):
+        if not _are_same_objects(attributes, self.every):
             return False
         whole = len(self.names) == len(self.every)
         return all(map(is_, attributes.values() if whole else map(attributes.get, self.names), self.values))
@@ -343,18 +343,18 @@ class ObjectRecord(Record):
         else:
             object.__setattr__(self.owner, name, value)
 
-    def added(self) -> list[str]:
+    def added_names(self) -> list[str]:
         return [name for name in attributes_of(self.owner) if name not in self.every]
 
     def remove(self, name: str) -> None:
         object.__delattr__(self.owner, name)
 
     def reset(self) -> None:
-        for name in self.added():
+        for name in self.added_names():
             self.remove(name)
         super().reset()
 
-    def watch(self) -> list[WatchRow] | None:
+    def watch_rows(self) -> list[WatchRow] | None:
         if slots_of(type(self.owner)):
             return None
         attributes = vars(self.owner)
@@ -367,29 +367,30 @@ class ObjectRecord(Record):
 class ModuleRecord(ObjectRecord):
     """The record of a module, whose changes raise ``Structure.count``: all attributes except constants that no code names."""
 
-    told = True
+    raises_count = True
     def counts(self, name: str, value: Any) -> bool:
         return super().counts(name, value) or not _is_constant(value)
 
 
 def _is_constant(value: Any) -> bool:
-    """Return whether a value is a constant or a tuple, list, dict or set of constants, judged by its first ``_FIRST`` items."""
+    """Return whether a value is a constant or a tuple, list, dict or set of constants, judged by its first ``_MAX_ITEMS_JUDGED``
+    items."""
     if isinstance(value, dict):
-        value = list(itertools.islice(value.values(), _FIRST))
+        value = list(itertools.islice(value.values(), _MAX_ITEMS_JUDGED))
     elif isinstance(value, list | tuple | set | frozenset | deque):
-        value = list(itertools.islice(value, _FIRST))
+        value = list(itertools.islice(value, _MAX_ITEMS_JUDGED))
     else:
         return type(value) in CONSTANTS or type(value) in TRACED_TYPES
     return all(map(_is_constant, value))
 
 
-_FIRST = 8
+_MAX_ITEMS_JUDGED = 8
 
 
 class OptimizerRecord(ModuleRecord):
     """The record of the attributes that an object's method ``__structure__`` names, whose changes raise ``Structure.count``."""
 
-    def added(self) -> list[str]:
+    def added_names(self) -> list[str]:
         return []
 
     def read(self) -> tuple[tuple, tuple]:
@@ -412,7 +413,7 @@ class CellsRecord(Record):
         else:
             del self.owner[k].cell_contents
 
-    def watch(self) -> list[WatchRow] | None:
+    def watch_rows(self) -> list[WatchRow] | None:
         if any([value is MISSING for value in self.values]):
             return None
         return [("cell", cell, None, value) for cell, value in zip(self.owner, self.values, strict=True)]
@@ -431,7 +432,7 @@ class VariablesRecord(Record):
         else:
             self.owner.pop(self.names[k], None)
 
-    def watch(self) -> list[WatchRow] | None:
+    def watch_rows(self) -> list[WatchRow] | None:
         return self._rows(self.owner)
 
     def _rows(self, variables: dict) -> list[WatchRow]:
@@ -450,12 +451,12 @@ class ClassRecord(VariablesRecord):
         elif self.names[k] in vars(self.owner):
             delattr(self.owner, self.names[k])
 
-    def watch(self) -> list[WatchRow] | None:
+    def watch_rows(self) -> list[WatchRow] | None:
         (attributes,) = gc.get_referents(vars(self.owner))  # the dict behind the mappingproxy
         return self._rows(attributes)
 
 
-def _alike(now: Collection[Any], before: Sequence[Any]) -> bool:
+def _are_same_objects(now: Collection[Any], before: Sequence[Any]) -> bool:
     return len(now) == len(before) and all(map(is_, now, before))
 
 
@@ -493,7 +494,7 @@ def key_of_constant(x: Any) -> tuple[type, Any]:
     return type(x), repr(x) if type(x) in EXACT else x
 
 
-class Hashed:
+class HashedKey:
     """A long key with a cached hash."""
 
     __slots__ = ("_hash", "key")
@@ -505,16 +506,16 @@ class Hashed:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Hashed) and self._hash == other._hash and self.key == other.key)
+        return self is other or (isinstance(other, HashedKey) and self._hash == other._hash and self.key == other.key)
 
 
 def key_of(x: Array) -> tuple[Any, ...]:
     """Return the key of an array: shape and dtype of its cell, its class, memory layout and view path."""
     if x._base is None:
         node = x.node
-        return node.shape, node.dtype, type(x), lies(x), ()
+        return node.shape, node.dtype, type(x), element_strides(x), ()
     node = x.cell.node
-    return node.shape, node.dtype, type(x), lies(x), path_key(x)
+    return node.shape, node.dtype, type(x), element_strides(x), path_key(x)
 
 
 def aliases_of(arrays: Sequence[Array]) -> list[tuple[int, int]]:
@@ -533,7 +534,7 @@ def cells_of(values: Sequence[Any]) -> dict[int, int]:
     return cells
 
 
-def key_of_values(values: Sequence[Any], cells: Mapping[int, int], moving: Collection[int]) -> Hashed:
+def key_of_values(values: Sequence[Any], cells: Mapping[int, int], moving: Collection[int]) -> HashedKey:
     """Return the key of values. cells : as :func:`cells_of` returns them. moving : numbers of the run-time numbers among them"""
     keys: list[Any] = []
     same: dict[int, int] = {}
@@ -544,4 +545,4 @@ def key_of_values(values: Sequence[Any], cells: Mapping[int, int], moving: Colle
         else:
             first, cell = same.setdefault(id(x), k), cells[id(x.cell)]
             keys.append(first if first < k else (key_of(x), cell if cell < k else None))
-    return Hashed(tuple(keys))
+    return HashedKey(tuple(keys))

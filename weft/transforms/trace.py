@@ -19,9 +19,9 @@ from weft.runtime.traced_int import Tape
 
 
 class Trace:
-    """Base class: reads fall through to the enclosing trace, writes are recorded in ``nodes`` and ``written``."""
+    """Base class: reads fall through to the enclosing trace, writes are recorded in ``nodes`` and ``written_cells``."""
 
-    looks = ""  # the traced function in an error message, if values cannot be read
+    read_error = ""  # the traced function in an error message, if values cannot be read
     fixes_numbers = False
     tape: Any = None  # the ``Tape`` of run-time numbers
 
@@ -29,9 +29,9 @@ class Trace:
         self.where = None if f is None else (getattr(f, "__code__", None), -1)  # where ``f`` begins, for error messages
         self.parent: Trace | None = None
         self.nodes: dict[int, Node] = {}
-        self.written: dict[int, Cell] = {}
-        self.made: list[weakref.ref] = []  # arrays made in the trace
-        self.once = False  # whether the trace is valid for this call only
+        self.written_cells: dict[int, Cell] = {}
+        self.made_arrays: list[weakref.ref] = []  # arrays made in the trace
+        self.one_call_only = False  # whether the trace is valid for this call only
         self.forgetful: set[int] = set()  # ids of layers whose state was reset in the trace
 
     def __enter__(self) -> Any:
@@ -69,7 +69,7 @@ class Trace:
             cell._node = node
             return
         self.nodes[id(cell)] = node
-        self.written[id(cell)] = cell
+        self.written_cells[id(cell)] = cell
 
     def unwrite(self, cell: Cell, node: Node | None) -> None:
         """Restore ``node`` as the content of the cell in this trace; None if the trace had no node of the cell."""
@@ -79,7 +79,7 @@ class Trace:
             self.nodes[id(cell)] = node
         else:
             self.nodes.pop(id(cell), None)
-            self.written.pop(id(cell), None)
+            self.written_cells.pop(id(cell), None)
 
     def scalar(self, leaf: Node, dtype: Format) -> Node:
         """Return the run-time number of the float64 leaf ``leaf`` in ``dtype``."""
@@ -90,7 +90,7 @@ class Trace:
 class JitTrace(Trace):
     """The trace of ``jit``: cells from outside become inputs of the program when they are read."""
 
-    looks = "a function traced by wf.jit"
+    read_error = "a function traced by wf.jit"
     fixes_numbers = True
 
     tape: Tape
@@ -98,12 +98,12 @@ class JitTrace(Trace):
     def __init__(self, leaves: int) -> None:
         super().__init__()
         self.tape = Tape(leaves)
-        self.captured: list[tuple[Array, Node]] = []  # cells and their placeholders
+        self.captured_cells: list[tuple[Array, Node]] = []  # cells and their placeholders
         self.scalars: dict[Node, dict[Format, Node]] = {}
 
     def outer(self, cell: Cell) -> Node:
         node = self.nodes[id(cell)] = input_leaf(cell._node.shape, cell._node.dtype)
-        self.captured.append((cell, node))  # type: ignore[arg-type]
+        self.captured_cells.append((cell, node))  # type: ignore[arg-type]
         return node
 
     def scalar(self, leaf: Node, dtype: Format) -> Node:
@@ -117,12 +117,12 @@ class JitTrace(Trace):
 class VmapTrace(Trace):
     """The trace of ``vmap``: its arrays are placeholders of one example, without values."""
 
-    looks = "a function under wf.vmap"
+    read_error = "a function under wf.vmap"
 
     def __init__(self, f: Any) -> None:
         super().__init__(f)
-        self.seen: set[int] = set()  # ids of cells from outside that were read
+        self.cells_read: set[int] = set()  # ids of cells from outside that were read
 
     def outer(self, cell: Cell) -> Node:
-        self.seen.add(id(cell))
+        self.cells_read.add(id(cell))
         return super().outer(cell)

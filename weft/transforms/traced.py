@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, make_placeholder, ndarray, own, wrap
+from weft.array import Array, Scalar, make_placeholder, ndarray, wrap, wrap_array
 from weft.array.convert import as_node, numpy_node
-from weft.array.numpy_methods import lies
+from weft.array.numpy_methods import element_strides
 from weft.array.views import ViewPath, map_starts, overlap
 from weft.array.weak_scalar import tape_number
 from weft.dtypes.formats import FLOAT64
@@ -39,7 +39,7 @@ from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
 from weft.runtime.traced_int import SCALARS, TRACED_TYPES, Slot, Tape
 from weft.transforms.content import has_content
-from weft.transforms.object_state import Content, swapped
+from weft.transforms.object_state import Content, swap_numbers
 from weft.transforms.records import CONSTANTS, Record, read_argument
 from weft.transforms.trace import JitTrace, Trace
 from weft.transforms.tree import (
@@ -73,8 +73,8 @@ class TracedCall:
     arrays: tuple[int, ...]
     bases: frozenset[int]
     scalars: tuple[int, ...]
-    captured: tuple[Array, ...]
-    fixed: tuple[Node, ...]
+    captured_cells: tuple[Array, ...]
+    fixed_nodes: tuple[Node, ...]
     results: tuple[End, ...]
     kinds: tuple[type, ...]  # of each result: ndarray, Scalar, or float for a run-time number
     shows: tuple[Any, ...]
@@ -82,21 +82,22 @@ class TracedCall:
     writes: tuple[tuple[str, Any, End], ...]  # ("leaf", number, source) or ("cell", Array, source)
     survivors: list[tuple[Array, End, int]] = field(default_factory=list)  # arrays alive after the trace: cell, source, result/-1
     tape: Tape | None = None  # the computation on run-time numbers, replayed at each call
-    once: bool = False  # whether the program is valid for this call only
+    one_call_only: bool = False  # whether the program is valid for this call only
     moving: tuple[int, ...] = ()  # numbers of the object values with tape slots, which follow the slots of the leaves
     sets: tuple[tuple[int, Any], ...] = ()  # values set in objects: number of the record; see ``Swap.changes`` for the place
     argument_sets: tuple[tuple[int, Any], ...] = ()  # the same for arguments: number in ``dataclasses_in``, and the place
     snapshots: tuple[Record, ...] = ()  # further records, which the numbers in ``sets`` continue with
-    replaced: tuple[Record, ...] = ()  # of the containers whose whole content the function replaces
-    needed: Mapping[int, str] = field(default_factory=dict)  # numbers that must be static, and the lines that need their values
+    replaced_records: tuple[Record, ...] = ()  # of the containers whose whole content the function replaces
+    # numbers that must be static, and the lines that need their values
+    needed_values: Mapping[int, str] = field(default_factory=dict)
 
     @property
-    def written(self) -> dict[int, int] | None:
+    def overwritten_inputs(self) -> dict[int, int] | None:
         """Map each output that becomes an array's content to the input that was its content before, both by number. None if a
         call changes anything else."""
         before_of: dict[int, int] = {}
         first = len(self.arrays) + len(self.scalars)
-        cells = {id(cell): first + k for k, cell in enumerate(self.captured)}
+        cells = {id(cell): first + k for k, cell in enumerate(self.captured_cells)}
         for kind, target, (source, k) in self.writes:
             before = cells.get(id(target)) if kind == "cell" else self.arrays.index(target) if target in self.arrays else None
             if source != "out" or before is None or before_of.setdefault(k, before) != before:
@@ -105,7 +106,7 @@ class TracedCall:
 
 
 class ResultSpec:
-    """The ends of a traced call, found while its Arrays are alive. :meth:`settled` completes them.
+    """The ends of a traced call, found while its Arrays are alive. :meth:`complete` completes them.
 
     shows : the node of each result, or the result itself if it is not an array of the trace
     """
@@ -114,17 +115,17 @@ class ResultSpec:
         """handles : id of a leaf passed to the function -> its number. owners : id of the cell that such a leaf shows -> the end
         of that cell"""
         self._handles, self._owners, self._inner = handles, owners, inner
-        self._first: dict[int, int] = {}  # id of an Array -> its first result
+        self._first_result: dict[int, int] = {}  # id of an Array -> its first result
         self._views: dict[int, list[tuple[int, ViewPath]]] = {}  # id of a cell made inside -> its views
         self._bases: dict[int, Node] = {}  # the nodes of these cells
         rows = [self._end(result, k) for k, result in enumerate(results)]
         self.ends, self.shows = [end for end, _ in rows], [node for _, node in rows]
 
-    def settled(self, alive: Mapping[int, Array]) -> tuple[list[End], dict[int, int]]:
+    def complete(self, alive: Mapping[int, Array]) -> tuple[list[End], dict[int, int]]:
         """Return the ends of the results, followed by ends for arrays that are not results but whose memory results share, and
         the number of the end of each cell in ``alive`` (the Arrays that outlive the trace), by id."""
         ends = list(self.ends)
-        at = dict(self._first)
+        at = dict(self._first_result)
         for key, views in self._views.items():
             node = self._bases[key]
             if key not in at:
@@ -148,7 +149,7 @@ class ResultSpec:
             return ("leaf", handles[id(result)]) if id(result) in handles else ("static", result), result
         if id(result) in handles and not result.weak:
             return ("leaf", handles[id(result)]), result.node
-        first = self._first.setdefault(id(result), k)
+        first = self._first_result.setdefault(id(result), k)
         if first != k:
             return ("same", first), result.node
         base = result._base
@@ -259,7 +260,7 @@ def trace(
         The numbers of the values in ``records`` follow those of the leaves
     collect : whether to collect garbage before arrays count as left behind
     records : the contents of the function and its arguments
-    snapshots : the contents of containers that are not compared from call to call; a change of these makes the trace ``once``
+    snapshots : the contents of containers that are not compared from call to call; a change of these limits the trace to one call
     """
     chosen = tuple(sorted([k - len(leaves) for k in moving if k >= len(leaves)]))
     handles: list[Any] = []
@@ -269,17 +270,19 @@ def trace(
     is_number = [is_static(x) or type(x) is float for x in leaves]
     # computed before the trace is entered: inside, these would count as reads
     forms = [
-        None if f else (tuple(x.shape), parse_any_byte_order(x.dtype), lies(x)) for x, f in zip(leaves, is_number, strict=True)
+        None if f else (
+            tuple(x.shape), parse_any_byte_order(x.dtype), element_strides(x)
+        ) for x, f in zip(leaves, is_number, strict=True)
     ]
     group = {k: numbers[0] for numbers in together for k in numbers}
     wholes = {numbers[0]: leaves[numbers[0]].cell.node for numbers in together}
     with (
         _freeze_old_objects(collect) as aside, JitTrace(len(leaves) + len(chosen)) as inner,
-        swapped((*records, *snapshots), chosen, inner.tape, len(leaves), len(snapshots)) as swap,
+        swap_numbers((*records, *snapshots), chosen, inner.tape, len(leaves), len(snapshots)) as swap,
     ):
         for k, node in wholes.items():
             places[k] = input_leaf(node.shape, node.dtype)
-            cells[k] = own(places[k])
+            cells[k] = wrap_array(places[k])
         for k, leaf in enumerate(leaves):
             if type(leaf) is float and k in moving:
                 places[k] = scalar_leaf(None, FLOAT64)
@@ -299,7 +302,7 @@ def trace(
                 places[k] = input_leaf(shape, dtype)
                 handles.append(make_placeholder(leaf, places[k], strides))
                 cells[k] = handle_of[id(leaf)] = handles[-1]
-        inner.made[:] = [weakref.ref(h) for h in (*handles, *cells.values()) if isinstance(h, Array) and h._trace is inner]
+        inner.made_arrays[:] = [weakref.ref(h) for h in (*handles, *cells.values()) if isinstance(h, Array) and h._trace is inner]
         args, kwargs = rebuild(handles)
         copies = dataclasses_in((args, kwargs)) if any([is_container(x) for x in (*args, *kwargs.values())]) else []
         known = {id(record.owner) for record in swap.contents}  # static arguments are no copies
@@ -328,22 +331,24 @@ def trace(
         writes: list[tuple[str, Any, Node]] = [
             ("leaf", k, cell._node) for k, cell in cells.items() if cell._node is not places[k]
         ]
-        before = {id(cell): node for cell, node in inner.captured}
+        before = {id(cell): node for cell, node in inner.captured_cells}
         writes += [
-            ("cell", cell, inner.nodes[key]) for key, cell in inner.written.items() if inner.nodes[key] is not before.get(key)
+            (
+                "cell", cell, inner.nodes[key]
+            ) for key, cell in inner.written_cells.items() if inner.nodes[key] is not before.get(key)
         ]
         swap.restore()
         del handles, cells, handle_of, results, out
         alive = _alive(inner, collect)
         inner.tape.close()
-        ends, places_of = ends_record.settled(alive)
+        ends, places_of = ends_record.complete(alive)
         kinds += [ndarray] * (len(ends) - len(kinds))
         # a number that is a result becomes a float
         survivors = [(cell, cell._node, -1 if cell.weak else places_of.get(key, -1)) for key, cell in alive.items()]
     traced = _assemble(inner, places, frozenset(wholes), ends, kinds, ends_record.shows, structure, writes, survivors)
     traced.moving, traced.sets, traced.argument_sets = chosen, sets, argument_sets
-    traced.snapshots, traced.replaced = tuple(snapshots), replaced
-    traced.once = traced.once or bool(replaced)
+    traced.snapshots, traced.replaced_records = tuple(snapshots), replaced
+    traced.one_call_only = traced.one_call_only or bool(replaced)
     return traced
 
 
@@ -363,17 +368,17 @@ def trace_with_numbers(
             pass  # an error of the user's own is raised again by the second trace, without this one as its context
         else:
             tape = traced.tape
-            traced.needed = numbered(tape.static, len(leaves), traced.moving) if tape else {}
-            dynamic = moving.difference(traced.needed)
+            traced.needed_values = number_slots(tape.static, len(leaves), traced.moving) if tape else {}
+            dynamic = moving.difference(traced.needed_values)
             if not dynamic and tape and not tape.nodes and not needs_numbers(traced.results, len(leaves)):
                 traced.tape = None  # all its numbers are part of the key
             return traced, dynamic, False
     traced = trace(f, leaves, rebuild, states, together, collect, (), records, snapshots)
-    traced.needed = dict.fromkeys(moving, "")
+    traced.needed_values = dict.fromkeys(moving, "")
     return traced, frozenset(), bool(moving)
 
 
-def numbered(slots: Mapping[int, str], leaves: int, moving: Sequence[int]) -> dict[int, str]:
+def number_slots(slots: Mapping[int, str], leaves: int, moving: Sequence[int]) -> dict[int, str]:
     """Translate the tape slots of leaves and object values to the numbers of these leaves and values."""
     return {slot if slot < leaves else leaves + moving[slot - leaves]: line for slot, line in slots.items()}
 
@@ -395,9 +400,9 @@ def _freeze_old_objects(collect: bool) -> Iterator[bool]:
 def _alive(inner: JitTrace, collect: bool) -> dict[int, Array]:
     """Return the Arrays of a trace that are still referenced, by id. ``collect``: collect garbage first, so that reference cycles
     do not count."""
-    if collect and (any(ref() is not None for ref in inner.made) or inner.tape.left()):
+    if collect and (any(ref() is not None for ref in inner.made_arrays) or inner.tape.live_numbers()):
         gc.collect()
-    return {id(cell): cell for cell in (ref() for ref in inner.made) if cell is not None and cell._base is None}
+    return {id(cell): cell for cell in (ref() for ref in inner.made_arrays) if cell is not None and cell._base is None}
 
 
 def _assemble(
@@ -418,7 +423,7 @@ def _assemble(
     for slot, node in inner.tape.nodes:
         inputs.append(node)
         scalars.append(slot)
-    inputs += [node for _, node in inner.captured]
+    inputs += [node for _, node in inner.captured_cells]
     targets = [n for kind, n in ends if kind == "node"] + [n for _, _, n in writes] + [n for _, n, _ in survivors]
     leaves = set(inputs)
     fixed: list[Node] = []
@@ -444,16 +449,18 @@ def _assemble(
     landing = tuple((kind, target, source(node)) for kind, target, node in writes)
     alive = [(cell, source(node), k) for cell, node, k in survivors]
     return TracedCall(
-        inline(Graph(inputs, tuple(outputs))), arrays, bases, tuple(scalars), tuple(cell for cell, _ in inner.captured),
+        inline(Graph(inputs, tuple(outputs))), arrays, bases, tuple(scalars), tuple(cell for cell, _ in inner.captured_cells),
         tuple(fixed), results, tuple(kinds), tuple(shows), structure, landing, alive, inner.tape if inner.tape.steps else None,
-        inner.once,
+        inner.one_call_only,
     )
 
 
 def materialise_argument(array: Any) -> Array:
     """Return the argument as an Array with a buffer: materialise a pending Array, copy a NumPy array."""
     if not isinstance(array, Array):
-        return make_placeholder(array, as_node(array), lies(array)) if isinstance(array, np.ndarray) else wrap(as_node(array))
+        return make_placeholder(
+            array, as_node(array), element_strides(array)
+        ) if isinstance(array, np.ndarray) else wrap(as_node(array))
     node = array.node
     if node.value is None:
         materialise((node,))

@@ -22,7 +22,7 @@ from weft.process.signals import uninterrupted
 from weft.runtime.traced_int import TRACED_TYPES
 
 _MODULES: set[type] = set()
-_UNREGISTERED: list[type] = []  # module classes to be registered with optree
+_UNREGISTERED_ERROR: list[type] = []  # module classes to be registered with optree
 _OPTREE: list[Any] = []  # the module when it is loaded, and the context manager that keeps the order of keys in ``_CALLS``
 _CALLS = "weft.calls"  # namespace of call arguments, in which the order of a dict's keys is part of the structure
 _LEAVES: set[type] = set()  # classes known to be leaves
@@ -48,7 +48,7 @@ def register_module(cls: type) -> None:
     """
     if cls not in _MODULES:
         _MODULES.add(cls)
-        _UNREGISTERED.append(cls)
+        _UNREGISTERED_ERROR.append(cls)
 
 
 def is_module(x: Any) -> bool:
@@ -156,11 +156,11 @@ def dataclasses_in(arguments: Any) -> list[Any]:
 
 
 def _optree() -> Any:
-    if _UNREGISTERED or not _OPTREE:
+    if _UNREGISTERED_ERROR or not _OPTREE:
         with uninterrupted():  # an interrupt must not lose a class between list and registration
             optree = needed("optree", "lists, dicts and modules as arguments")
-            while _UNREGISTERED:
-                optree.register_pytree_node(_UNREGISTERED.pop(), _flatten_module, _unflatten_module, namespace="weft")
+            while _UNREGISTERED_ERROR:
+                optree.register_pytree_node(_UNREGISTERED_ERROR.pop(), _flatten_module, _unflatten_module, namespace="weft")
             if not _OPTREE:
                 order = optree.dict_insertion_ordered(True, namespace=_CALLS)
                 order.__enter__()

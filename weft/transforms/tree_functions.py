@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, own, wrap
+from weft.array import Array, Scalar, wrap, wrap_array
 from weft.array.convert import as_node
 from weft.dtypes.formats import COMPLEX, DEFAULT, promote
 from weft.errors import ShapeError, short
@@ -109,7 +109,7 @@ def ravel(tree: Any) -> tuple[Array, Callable[[Any], Any]]:
     parts = [cast(reshape(n, (n.size,)), dtype) for n in nodes]
     if not parts:
         parts = [call.broadcast_to(constant(0, dtype), shape=(0,))]
-    vector = own(parts[0] if len(parts) == 1 else call.concat(*parts, axis=0))
+    vector = wrap_array(parts[0] if len(parts) == 1 else call.concat(*parts, axis=0))
 
     def unravel(vector: Any) -> Any:
         node = as_node(vector)
@@ -119,7 +119,7 @@ def ravel(tree: Any) -> tuple[Array, Callable[[Any], Any]]:
         for (start, stop), (shape, kind), writable in zip(pairwise(ends), kinds, is_writable, strict=True):
             part = reshape(slice_axis(node, 0, start, stop), shape)
             part = cast(call.real(part) if part.dtype in COMPLEX and kind not in COMPLEX else part, kind)
-            out.append(own(part) if writable else wrap(part))
+            out.append(wrap_array(part) if writable else wrap(part))
         return trees.unflatten(structure, out)
 
     return vector, unravel

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.array import Array, make_placeholder, wrap
 from weft.array.convert import as_node, cast
-from weft.array.numpy_methods import lies
+from weft.array.numpy_methods import element_strides
 from weft.dtypes.api import is_inexact
 from weft.dtypes.formats import COMPLEX, DEFAULT, INEXACT
 from weft.errors import DTypeError, ShapeError, TraceError, short
@@ -38,7 +38,7 @@ class Argument:
 
         needs_floats : whether an argument without a float array is an error
         """
-        self.what = what
+        self.label = what
         self.leaves: list[Any]
         if not is_container(value):
             self.leaves, self.structure = [value], None
@@ -46,7 +46,7 @@ class Argument:
             self.leaves, self.structure = flatten(value)
         in_modules = {id(x) for x in _module_arrays(value, self.structure, self.leaves)}
         self.nodes: list[Node | None] = []
-        self.swapped: list[tuple[Array, Node, Node]] = []  # parameter of a module, its node, the fresh one
+        self.swapped_parameters: list[tuple[Array, Node, Node]] = []  # parameter of a module, its node, the fresh one
         self.copies: list[tuple[Array, Array, Node]] = []  # the caller's array, the array passed, its fresh node
         passed: list[Any] = []
         for leaf in self.leaves:
@@ -66,10 +66,10 @@ class Argument:
             if id(leaf) in in_modules:
                 fresh_nodes[id(leaf)] = fresh
                 assert isinstance(leaf, Array)
-                self.swapped.append((leaf, node, fresh))
+                self.swapped_parameters.append((leaf, node, fresh))
                 passed.append(leaf)
             else:
-                handle = make_placeholder(leaf, fresh, lies(leaf))
+                handle = make_placeholder(leaf, fresh, element_strides(leaf))
                 if isinstance(leaf, Array):
                     self.copies.append((leaf, handle, fresh))
                 passed.append(handle)
@@ -79,19 +79,19 @@ class Argument:
         self.value = (value if is_module(value) else passed[0]) if whole else _replace_leaves(value, passed)
 
     def enter(self) -> None:
-        for array, _, fresh in self.swapped:
+        for array, _, fresh in self.swapped_parameters:
             array._set(fresh)
 
     def leave(self, land: bool) -> None:
         """Restore the nodes of parameters that the function did not write. ``land``: write the other arguments it wrote"""
-        for array, node, fresh in self.swapped:
+        for array, node, fresh in self.swapped_parameters:
             if array.node is fresh:
                 array._set(node)
         for array, handle, fresh in self.copies:
             if land and handle._node is not fresh:
                 array._set(handle._node)
 
-    def own(self, result: Any) -> Any:
+    def replace_copies(self, result: Any) -> Any:
         """Replace, in a result of the function, passed arrays and views of them by the caller's arrays."""
         if isinstance(result, Array):
             cell = result.cell
@@ -100,7 +100,7 @@ class Argument:
                     return array if result is handle else array._view(result._path)
         elif self.copies and is_container(result) and not is_module(result):
             leaves, structure = flatten(result, modules=False)
-            return unflatten(structure, [self.own(leaf) for leaf in leaves])
+            return unflatten(structure, [self.replace_copies(leaf) for leaf in leaves])
         return result
 
     def result(self, gradients: Mapping[Node, Node], lead: Shape = ()) -> Any:
@@ -177,7 +177,7 @@ def matching(value: Any, like: Node, what: str, role: str) -> Node:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Evaluated:
+class Evaluation:
     """A function's result for variables as arguments.
 
     variables : their nodes, each once. out, leaves, structure, nodes : the result, and its leaves; with ``aux`` beside it
@@ -191,14 +191,14 @@ class Evaluated:
     nodes: list[Node]
     aux: Any
 
-    def rebuilt(self, nodes: Sequence[Node]) -> Any:
+    def rebuild(self, nodes: Sequence[Node]) -> Any:
         """Return the result with those nodes for the leaves; leaves whose node is the same stay the same objects."""
         if all(a is b for a, b in zip(nodes, self.nodes, strict=True)):
             return self.out
         leaves = [x if a is b else wrap(a) for x, a, b in zip(self.leaves, nodes, self.nodes, strict=True)]
         return unflatten(self.structure, leaves)
 
-    def shaped(self, nodes: Sequence[Node | None]) -> Any:
+    def unflatten_derivatives(self, nodes: Sequence[Node | None]) -> Any:
         """Return derivatives in the structure of the result; None is zero."""
         leaves = [
             wrap(full(0, n.shape, n.dtype if n.dtype in INEXACT else DEFAULT.real) if d is None else d)
@@ -210,7 +210,7 @@ class Evaluated:
 def evaluate(
     fun: Callable, args: Sequence[Any], kwargs: dict[str, Any], numbers: Sequence[int], has_aux: bool, what: str,
     check: Callable[[Any, str], Any] | None = None,
-) -> Evaluated:
+) -> Evaluation:
     """Call ``fun`` with the arguments ``numbers`` as variables.
 
     what : "jvp of f", for messages. check : returns the function's result in an allowed form, or raises
@@ -228,9 +228,9 @@ def evaluate(
     leaves, structure = flatten_value(out)
     nodes = [as_node(x) for x in leaves]
     for a in arguments:
-        out, aux, leaves = a.own(out), a.own(aux), [a.own(x) for x in leaves]
+        out, aux, leaves = a.replace_copies(out), a.replace_copies(aux), [a.replace_copies(x) for x in leaves]
     variables = list(dict.fromkeys(n for a in arguments for n in a.nodes if n is not None))
-    return Evaluated([chosen[n] for n in numbers], variables, out, leaves, structure, nodes, aux)
+    return Evaluation([chosen[n] for n in numbers], variables, out, leaves, structure, nodes, aux)
 
 
 def name_of(f: Any) -> str:
@@ -284,7 +284,7 @@ def _find_alias(
     """
     copies = [copy for a in arguments for copy in a.copies]
     handles = {id(handle) for _, handle, _ in copies}
-    candidates = [array for array, _, _ in copies] + [parameter for a in arguments for parameter, _, _ in a.swapped]
+    candidates = [array for array, _, _ in copies] + [parameter for a in arguments for parameter, _, _ in a.swapped_parameters]
     candidates += [x for x in arrays_in([*args, kwargs]) if id(x) not in handles]
     for array in written:
         if sum([touch(array, other) for other in candidates]) > 1:  # itself, and another

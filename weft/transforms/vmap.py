@@ -16,8 +16,8 @@ from typing import Any
 
 from weft.array import Array, make_placeholder, wrap
 from weft.array.convert import as_node
-from weft.array.numpy_methods import lies
-from weft.eager.materialise import look, proven
+from weft.array.numpy_methods import element_strides
+from weft.eager.materialise import compute_fallible, read_array
 from weft.errors import AxisError, ShapeError, TraceError
 from weft.graph.batching import Batched, batch
 from weft.graph.node import Node
@@ -69,7 +69,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
             raise ValueError(f"vmap of {name}: in_axes has {len(axes)} entries for {len(args)} arguments")
         mapping: dict[Node, Batched] = {}
         sizes: dict[int, str] = {}
-        records: list[_Mapped] = []
+        records: list[_MappedArray] = []
         positional = [
             _map_argument(a, ax, f"vmap of {name}: argument {k}", mapping, sizes, records)
             for k, (a, ax) in enumerate(zip(args, axes, strict=True))
@@ -94,7 +94,9 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
             leaves, structure = flatten_results(out, is_made_in(trace), modules=True)
             nodes = [as_node(leaf) for leaf in leaves if leaf is not None]
         places = _axes_of_leaves(out_axes, out, leaves, f"vmap of {name}: out_axes")
-        writes = [(cell, trace.nodes[key]) for key, cell in trace.written.items() if trace.nodes[key] is not trace.outer(cell)]
+        writes = [
+            (cell, trace.nodes[key]) for key, cell in trace.written_cells.items() if trace.nodes[key] is not trace.outer(cell)
+        ]
         changed = [m for m in records if m.handle._node is not m.node]
         _refuse_aliases(records, changed, trace, {id(cell) for cell, _ in writes}, f"vmap of {name}")
         batched = batch([*nodes, *(n for _, n in writes), *(m.handle._node for m in changed)], mapping)
@@ -107,14 +109,14 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
         ends = zip(changed, batched[len(nodes) + len(writes) :], strict=True)
         wholes = [_move(node, dim, m.axis, size) for m, (node, dim) in ends]
         if writes or changed:  # a vmap that fails must not have written anything
-            proven([*[node for node, _ in batched], *wholes])
+            compute_fallible([*[node for node, _ in batched], *wholes])
         for (cell, _), (node, _) in zip(writes, batched[len(nodes) :], strict=False):
             cell._set(node)  # type: ignore[attr-defined]
         for m, whole in zip(changed, wholes, strict=True):
-            if isinstance(m.given, Array):
-                m.given._set(whole)
+            if isinstance(m.argument, Array):
+                m.argument._set(whole)
             else:
-                m.given[...] = look(whole)
+                m.argument[...] = read_array(whole)
         remaining = iter(batched)
         results = [
             None if leaf is None else wrap(_move(*next(remaining), place, size))
@@ -126,18 +128,18 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Mapped:
+class _MappedArray:
     """A mapped array: the argument, its mapped axis, and the array of one example with its initial placeholder."""
 
-    given: Any
+    argument: Any
     axis: int
     handle: Array
     node: Node
-    what: str
+    label: str
 
 
 def _map_argument(
-    value: Any, axes: Any, what: str, mapping: dict[Node, Batched], sizes: dict[int, str], mapped: list[_Mapped],
+    value: Any, axes: Any, what: str, mapping: dict[Node, Batched], sizes: dict[int, str], mapped: list[_MappedArray],
 ) -> Any:
     """Return the argument for one example, in which mapped Arrays are placeholders."""
     if axes is None or is_module(value):
@@ -155,28 +157,30 @@ def _map_argument(
             raise AxisError(f"{what} has shape {node.shape}, it has no axis {axis} to map over")
         axis %= len(node.shape)
         sizes.setdefault(node.shape[axis], what.rsplit(": ", 1)[-1])
-        same = [m.handle for m in mapped if m.given is leaf and m.axis == axis]  # an array passed twice is one array
+        same = [m.handle for m in mapped if m.argument is leaf and m.axis == axis]  # an array passed twice is one array
         if not same:
             example = input_leaf(node.shape[:axis] + node.shape[axis + 1 :], node.dtype)
             mapping[example] = (node, axis)
-            handle = make_placeholder(leaf, example, lies(leaf, axis)) if example.shape else wrap(example)
-            mapped.append(_Mapped(leaf, axis, handle, example, what))
+            handle = make_placeholder(leaf, example, element_strides(leaf, axis)) if example.shape else wrap(example)
+            mapped.append(_MappedArray(leaf, axis, handle, example, what))
         out.append(same[0] if same else mapped[-1].handle)
     return unflatten(structure, out)
 
 
-def _refuse_aliases(mapped: list[_Mapped], changed: list[_Mapped], trace: VmapTrace, written: set[int], what: str) -> None:
+def _refuse_aliases(
+    mapped: list[_MappedArray], changed: list[_MappedArray], trace: VmapTrace, written: set[int], what: str,
+) -> None:
     """Raise TraceError if a written array shares memory with another one: writes to a placeholder do not show in aliases."""
     for m in mapped:
         if m in changed:
-            check_writable(m.given, what)
-        cell = id(m.given.cell) if isinstance(m.given, Array) else None
-        other = next((o.what for o in mapped if o is not m and touch(o.given, m.given)), "")
-        if not other and (cell in trace.seen or cell in written):
+            check_writable(m.argument, what)
+        cell = id(m.argument.cell) if isinstance(m.argument, Array) else None
+        other = next((o.label for o in mapped if o is not m and touch(o.argument, m.argument)), "")
+        if not other and (cell in trace.cells_read or cell in written):
             other = "an array from outside, or one that is not mapped"
         if other and (m in changed or cell in written):
             raise TraceError(
-                f"{user_line(user_frame())}: {m.what} shares memory with {other.removeprefix(what + ': ')}, and one of them is "
+                f"{user_line(user_frame())}: {m.label} shares memory with {other.removeprefix(what + ': ')}, and one of them is "
                 "written in place, so the other's content is ambiguous; give a copy (.copy()) of one of them"
             )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
-from weft.eager.materialise import proven
+from weft.eager.materialise import compute_fallible
 from weft.graph.node import Node
 from weft.runtime.cell import WRITE_LOGS, Cell
 from weft.runtime.context import CONTEXT
@@ -33,7 +33,7 @@ def call_atomically(f: Callable, args: Sequence[Any], kwargs: Mapping[str, Any])
             else:
                 WRITE_LOGS[me] = outer
         if log.records and not CONTEXT.transform_depth and (written := log.changed_nodes()):
-            proven([*written, *[a.node for a in arrays_in(out)]])
+            compute_fallible([*written, *[a.node for a in arrays_in(out)]])
     except BaseException:
         log.restore()
         raise

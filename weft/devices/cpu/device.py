@@ -89,7 +89,7 @@ class CPUDevice:
         self._lock = threading.RLock()
         self._locks_held_by_fork: list[Any] = []
         self.numpy_calls = 0
-        self._prepared: dict[int, tuple[Kernel, str]] = {}  # id -> kernel and printed form, until its program is compiled
+        self._is_prepared: dict[int, tuple[Kernel, str]] = {}  # id -> kernel and printed form, until its program is compiled
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._after_fork)
 
@@ -151,20 +151,20 @@ class CPUDevice:
 
     def warm_table(self, table: WarmCall) -> call_tables.WarmTable | None:
         """Return the native table of a signature, or None if the Program may not overwrite an input that is written in place."""
-        if not {row[:2] for row in table.written} <= call.donations(table.run.direct()):
+        if not {row[:2] for row in table.overwritten_inputs} <= call.donations(table.run.direct()):
             return None
         return call_tables.WarmTable(self._world, table)
 
-    def watched(self, rows: Sequence[WatchRow]) -> Callable[[], bool]:
+    def watch_check(self, rows: Sequence[WatchRow]) -> Callable[[], bool]:
         """Return a function that checks that the watched variables and containers still hold the objects of ``rows``."""
-        return call_tables.watched(rows, self.native["weft_watched"])
+        return call_tables.watch_check(rows, self.native["weft_watched"])
 
     @_LazyAttribute
     def allocator(self) -> Allocator:
         return Allocator(self.native, self._limit)
 
     @_LazyAttribute
-    def sized(self) -> CPUDynamicKernels:
+    def dynamic_kernels(self) -> CPUDynamicKernels:
         return CPUDynamicKernels(self.compiler, self.allocator, self.native)
 
     @property
@@ -193,12 +193,12 @@ class CPUDevice:
         """Start the compilation of a kernel, in another thread if there is a core for it. Return its printed form."""
         from weft.kernel.printer import kernel_key
 
-        known = self._prepared.get(id(kernel))
+        known = self._is_prepared.get(id(kernel))
         if known is not None:
             return known[1]
         text = str(kernel_key(kernel))
         self.compiler.begin(text, partial(_generate, kernel))
-        self._prepared[id(kernel)] = kernel, text
+        self._is_prepared[id(kernel)] = kernel, text
         return text
 
     def _load_kernels(self, program: Program) -> list[LoadedKernel]:
@@ -207,7 +207,7 @@ class CPUDevice:
         kernels = [step.kernel for step in calls(program)]
         texts = {id(k): (k, self.prepare(k)) for k in {id(k): k for k in kernels}.values()}
         loaded = {key: self.compiler.kernel(text, partial(_generate, k)) for key, (k, text) in texts.items()}
-        self._prepared.clear()
+        self._is_prepared.clear()
         return [loaded[id(k)] for k in kernels]
 
     def allocate(self, nbytes: int) -> Any:
@@ -235,7 +235,7 @@ class CPUDevice:
             array.take(rows, 0, view(buffer, shape, array.dtype, writable=True), "clip")
         return buffer
 
-    def first(self, buffer: Any, dtype: Format) -> Any:
+    def read_first(self, buffer: Any, dtype: Format) -> Any:
         return view(buffer, (1,), dtype.numpy)[0]
 
     def download(self, buffer: Any, shape: tuple[int, ...], dtype: Format, writable: bool = False) -> np.ndarray:

@@ -83,7 +83,7 @@ class Code:
     assembly: str
 
 
-def compiled(launch: Launch, capability: int, aligned: int = 16) -> Code:
+def compile_launch(launch: Launch, capability: int, aligned: int = 16) -> Code:
     """Compile a launch for a compute capability (90 is 9.0). aligned: alignment of all buffers' addresses."""
     return Code(*compile_job(job(launch, capability, aligned)))
 
@@ -100,7 +100,7 @@ class OutOfBounds(Exception):
     """An access outside of the buffer of its pointer."""
 
 
-def interpreted(launch: Launch, addresses: Sequence[tuple[int, int] | None], numbers: Sequence[Any]) -> None:
+def interpret_launch(launch: Launch, addresses: Sequence[tuple[int, int] | None], numbers: Sequence[Any]) -> None:
     """Run a launch in NumPy. addresses: (address, bytes) of each buffer, None for numbers.
 
     Raises
@@ -127,7 +127,7 @@ class _Interpreter:
         import triton.language as tl
         from triton.runtime import interpreter
 
-        self.tl, self.inside = tl, interpreter
+        self.tl, self.interpreter = tl, interpreter
         self.kernels: dict[str, tuple[Callable[..., None], Any]] = {}
         self.bounds: list[tuple[int, int]] = []
         self.corrections = self._corrections()
@@ -142,16 +142,16 @@ class _Interpreter:
             else:
                 arguments.append(self._pointer(kind[1:], address[0], buffer_count))
                 buffer_count += 1
-        builder = self.inside.interpreter_builder
+        builder = self.interpreter.interpreter_builder
         originals = {name: getattr(type(builder), name) for name in self.corrections}
-        scope = self.inside._patch_lang(raw)
+        scope = self.interpreter._patch_lang(raw)
         # Triton before 3.9 fails here with NumPy 2.4
         scope.set_attr(self.tl.tensor, "__index__", lambda x: int(x.handle.data.reshape(-1)[0]))
         for name, corrected in self.corrections.items():
             setattr(type(builder), name, corrected)
-        reduce, scan = self.inside.ReduceOps.apply_impl, self.inside.ScanOps.apply_impl
-        self.inside.ReduceOps.apply_impl = self._joining(reduce, _REDUCE, True)
-        self.inside.ScanOps.apply_impl = self._joining(scan, _SCAN, False)
+        reduce, scan = self.interpreter.ReduceOps.apply_impl, self.interpreter.ScanOps.apply_impl
+        self.interpreter.ReduceOps.apply_impl = self._joining(reduce, _REDUCE, True)
+        self.interpreter.ScanOps.apply_impl = self._joining(scan, _SCAN, False)
         try:
             builder.set_grid_dim(*launch.grid, 1)
             with np.errstate(all="ignore"):
@@ -160,7 +160,7 @@ class _Interpreter:
                         builder.set_grid_idx(x, y, 0)
                         kernel(*arguments)
         finally:
-            self.inside.ReduceOps.apply_impl, self.inside.ScanOps.apply_impl = reduce, scan
+            self.interpreter.ReduceOps.apply_impl, self.interpreter.ScanOps.apply_impl = reduce, scan
             for name, function in originals.items():
                 setattr(type(builder), name, function)
             scope.restore()
@@ -174,7 +174,7 @@ class _Interpreter:
 
     def _helper(self, raw: Callable[..., Any]) -> Any:
         """Return a function of a text that is rewritten for the interpreter at its first call and keeps its name."""
-        rewriter = self.inside.FunctionRewriter(raw)
+        rewriter = self.interpreter.FunctionRewriter(raw)
 
         @functools.wraps(raw)
         def call(*arguments: Any) -> Any:
@@ -199,13 +199,13 @@ class _Interpreter:
         return pointer
 
     def _tensor(self, data: np.ndarray, form: Any) -> Any:
-        return self.tl.tensor(self.inside.TensorHandle(data, form), form)
+        return self.tl.tensor(self.interpreter.TensorHandle(data, form), form)
 
     # ---- corrections of the interpreter
 
     def _corrections(self) -> dict[str, Callable[..., Any]]:
         """Return the corrected methods of Triton's InterpreterBuilder, by name."""
-        inside, tl = self.inside, self.tl
+        inside, tl = self.interpreter, self.tl
         builder = inside.InterpreterBuilder
         tensor = inside.TensorHandle
         numpys = {tl.bfloat16: ml_dtypes.bfloat16, tl.float16: np.float16, tl.float32: np.float32, tl.float64: np.float64}
@@ -374,7 +374,7 @@ def _library(interpreter: _Interpreter) -> SimpleNamespace:
             result = np.asarray(of_arrays(*data)).astype(data[0].dtype)
             block = any(isinstance(x, tl.tensor) and x.type.is_block() for x in arguments)
             kind = tl.block_type(form, list(result.shape)) if block else form
-            return tl.tensor(interpreter.inside.TensorHandle(result, form), kind)
+            return tl.tensor(interpreter.interpreter.TensorHandle(result, form), kind)
 
         return call
 

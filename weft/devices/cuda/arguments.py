@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.cuda.formats import passed, pointer
+from weft.devices.cuda.formats import parameter_type, pointer
 from weft.devices.cuda.library import prepend_functions
 from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, Format
 from weft.kernel.ir import Buffer
 
 MAX_LITERAL = 8  # integers up to this stay in the text
-_KEPT = (0.0, 1.0, -1.0, 2.0, 0.5)  # these floats stay in the text, too
+_LITERAL_FLOATS = (0.0, 1.0, -1.0, 2.0, 0.5)  # these floats stay in the text, too
 FAULTS = "faults"  # the record of failed index checks: see ``tile_expressions.py``
 
 
@@ -36,7 +36,7 @@ class Argument:
     @property
     def type(self) -> str:
         """Return the type in a signature."""
-        return pointer(self.form) if self.kind in ("buffer", "faults") else passed(self.form)
+        return pointer(self.form) if self.kind in ("buffer", "faults") else parameter_type(self.form)
 
     @property
     def divisibility(self) -> int:
@@ -84,7 +84,7 @@ class Arguments:
         if form is INT64 and abs(int(x)) > MAX_LITERAL:
             name = self.integer(int(x))
             return f"{name}.to(tl.int64)" if -(2**31) <= int(x) < 2**31 else name
-        if form in (FLOAT32, FLOAT64) and np.isfinite(x) and float(x) not in _KEPT:
+        if form in (FLOAT32, FLOAT64) and np.isfinite(x) and float(x) not in _LITERAL_FLOATS:
             exact = float(form.numpy.type(x))
             return self._add(("float", form.name, exact), "f", "number", form, exact)
         return None

@@ -21,8 +21,8 @@ from weft.devices.faults import ForeignBuffer, OutOfDeviceMemory
 from weft.errors import format_bytes
 from weft.graph.node import Node
 
-ALIGNED = 256  # bytes: addresses of pieces are multiples
-LEAST = 512
+ALIGNMENT = 256  # bytes: addresses of pieces are multiples
+MIN_BYTES = 512
 
 
 Piece = tuple[int, int, bool]  # address, bytes, and whether other libraries may be reading it
@@ -54,8 +54,8 @@ class CardMemory:
 @lru_cache(maxsize=4096)
 def size_class(nbytes: int) -> int:
     """Return the size of the pieces that serve ``nbytes``: eight classes between a power of two and the next."""
-    size = max(nbytes, LEAST)
-    step = max(LEAST, 1 << (size - 1).bit_length() - 4)
+    size = max(nbytes, MIN_BYTES)
+    step = max(MIN_BYTES, 1 << (size - 1).bit_length() - 4)
     return -(-size // step) * step
 
 
@@ -72,12 +72,12 @@ class EndWhenDone:
         self._marks: list[Any] = []  # marks to reuse
         self.add = self._new.append  # atomic, so it may be called from anywhere
 
-    def look(self) -> None:
+    def end_finished(self) -> None:
         """End the objects whose operations are done. Call it under the device's lock."""
         while self._new:
             mark = self._driver.mark(self._marks.pop() if self._marks else None)
             self._waiting.append((mark, self._new.popleft()))
-        while self._waiting and self._driver.reached(self._waiting[0][0]):
+        while self._waiting and self._driver.has_reached(self._waiting[0][0]):
             mark, thing = self._waiting.popleft()
             self._marks.append(mark)
             self._end(thing)
@@ -91,12 +91,12 @@ class CardAllocator:
 
     def __init__(self, driver: NvidiaDriver, memory_class: type[CardMemory]) -> None:
         self._driver, self._memory_class = driver, memory_class
-        self._freed: deque[Piece] = deque()
-        self.borrowed = EndWhenDone(driver, lambda owner: None)  # owners of memory that the card may be reading
-        self.odd = False  # whether any borrowed memory is not aligned to 16 bytes
-        self._kept: dict[int, list[int]] = {}
+        self._freed_pieces: deque[Piece] = deque()
+        self.borrowed_owners = EndWhenDone(driver, lambda owner: None)  # owners of memory that the card may be reading
+        self.has_unaligned = False  # whether any borrowed memory is not aligned to 16 bytes
+        self._pool: dict[int, list[int]] = {}
         self._live: Counter[int] = Counter()  # size -> number of pieces in use
-        self.asked = self.misses = 0
+        self.requests = self.misses = 0
 
     def allocate(self, nbytes: int) -> CardMemory:
         """Return a piece of memory.
@@ -106,21 +106,21 @@ class CardAllocator:
         OutOfDeviceMemory
             No memory is left, even after all kept pieces were released. The text lists the arrays that hold memory.
         """
-        if self._freed:
+        if self._freed_pieces:
             self._collect()
-        self.asked += 1
+        self.requests += 1
         size = size_class(nbytes)
-        free_addresses = self._kept.get(size)
+        free_addresses = self._pool.get(size)
         # the lowest address, not the latest: a repeated program gets the memory of its last run, so its graph is replayed
         pointer = heappop(free_addresses) if free_addresses else self._allocate_new(size, nbytes)
         self._live[size] += 1
-        return self._memory_class(pointer, nbytes, size, self._freed.append)
+        return self._memory_class(pointer, nbytes, size, self._freed_pieces.append)
 
     def borrow(self, pointer: int, nbytes: int, owner: Any) -> CardMemory:
         """Return memory of another library, which is never written. ``owner`` is kept until the card has read it."""
-        memory = self._memory_class(pointer, nbytes, nbytes, lambda piece: self.borrowed.add(owner))
+        memory = self._memory_class(pointer, nbytes, nbytes, lambda piece: self.borrowed_owners.add(owner))
         memory.lent = True
-        self.odd = self.odd or pointer % 16 != 0
+        self.has_unaligned = self.has_unaligned or pointer % 16 != 0
         return memory
 
     def _allocate_new(self, size: int, nbytes: int) -> int:
@@ -137,44 +137,44 @@ class CardAllocator:
     def give_back(self) -> None:
         """Release all kept pieces to the system."""
         self._collect()
-        for pieces in self._kept.values():
+        for pieces in self._pool.values():
             for pointer in pieces:
                 self._driver.release(pointer)
-        self._kept.clear()
+        self._pool.clear()
         self._driver.trim()
 
     def _collect(self) -> None:
         """Move the pieces of deleted objects to the kept ones."""
         settled = False
-        while self._freed:
-            pointer, size, lent = self._freed.popleft()
+        while self._freed_pieces:
+            pointer, size, lent = self._freed_pieces.popleft()
             if lent and not settled:  # another library returns it without waiting for its reads
                 self._driver.settle()
                 settled = True
             self._live[size] -= 1
-            heappush(self._kept.setdefault(size, []), pointer)
+            heappush(self._pool.setdefault(size, []), pointer)
 
     @property
-    def held(self) -> int:
+    def bytes_in_use(self) -> int:
         """Return the bytes in use by arrays and running programs."""
         self._collect()
         return sum([size * count for size, count in self._live.items()])
 
     @property
-    def kept(self) -> int:
+    def pooled_bytes(self) -> int:
         """Return the bytes of the pieces kept for reuse."""
         self._collect()
-        return sum([size * len(pieces) for size, pieces in self._kept.items()])
+        return sum([size * len(pieces) for size, pieces in self._pool.items()])
 
     def _describe_shortage(self, nbytes: int) -> str:
         live = {size: count for size, count in self._live.items() if count}
         largest = ", ".join([f"{count} of {format_bytes(size)}" for size, count in sorted(live.items(), reverse=True)[:3]])
         arrays = ", ".join([f"{n.dtype.name} {n.shape}" for n in self._arrays()[:3]])
         free = self._driver.free()
-        other_bytes = max(0, self._driver.total - free - self.held)
+        other_bytes = max(0, self._driver.total - free - self.bytes_in_use)
         return (
             f"{self._driver.name} has no {format_bytes(nbytes)} left of its {format_bytes(self._driver.total)}: arrays of "
-            f"this process hold {format_bytes(self.held)} in {sum(live.values())} pieces"
+            f"this process hold {format_bytes(self.bytes_in_use)} in {sum(live.values())} pieces"
             f"{f' (the largest: {largest})' if largest else ''}{f', among them {arrays}' if arrays else ''}, other programs hold "
             f"{format_bytes(other_bytes)}, and {format_bytes(free)} are free, perhaps in smaller pieces"
         )
@@ -185,13 +185,16 @@ class CardAllocator:
         It searches all objects, so that nothing is recorded before an error needs it.
         """
         nodes = [x for x in gc.get_objects() if type(x) is Node and isinstance(x.value, self._memory_class)]
-        by_buffer = {id(n.value): n for n in nodes if n.value._on_delete == self._freed.append}
+        by_buffer = {id(n.value): n for n in nodes if n.value._on_delete == self._freed_pieces.append}
         return sorted(by_buffer.values(), key=lambda n: n.value.size, reverse=True)
 
     def describe(self) -> dict[str, Any]:
         """Return the figures that ``describe()`` of the device shows."""
         free = self._driver.free()
-        return {"held_bytes": self.held, "kept_bytes": self.kept, "free_bytes": free, "total_bytes": self._driver.total}
+        return {
+            "held_bytes": self.bytes_in_use, "kept_bytes": self.pooled_bytes, "free_bytes": free,
+            "total_bytes": self._driver.total,
+        }
 
 PIECE_BYTES = 4 << 20  # bytes of a pinned piece
 
@@ -205,11 +208,11 @@ class Staging:
         self._marks: list[Any] = [None, None]
         self._busy = [False, False]
 
-    def _next(self) -> int:
+    def _take_piece(self) -> int:
         """Return the number of the next pinned piece, after the card is done with it."""
         if not self._pieces:
             for _ in range(2):
-                address = self._driver.pinned(self._piece)
+                address = self._driver.allocate_pinned(self._piece)
                 memory = (ctypes.c_uint8 * self._piece).from_address(address)
                 self._pieces.append((address, np.ctypeslib.as_array(memory)))
         self._turn = 1 - self._turn
@@ -229,7 +232,7 @@ class Staging:
         """Copy bytes to the card. ``source`` has been read on return; later operations on the card wait for the copy."""
         for first in range(0, source.size, self._piece):
             part = source[first : first + self._piece]
-            k = self._next()
+            k = self._take_piece()
             address, memory = self._pieces[k]
             memory[: part.size] = part
             self._driver.upload(pointer + first, address, part.size)
@@ -248,7 +251,7 @@ class Staging:
             if len(pending) == 2:
                 empty_oldest()
             size = min(self._piece, target.size - first)
-            k = self._next()
+            k = self._take_piece()
             self._driver.download(self._pieces[k][0], pointer + first, size)
             self._mark(k)
             pending.append((k, first, size))

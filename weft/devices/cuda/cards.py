@@ -8,7 +8,7 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
-from weft.devices.cuda.nvidia import dotted
+from weft.devices.cuda.nvidia import version_text
 
 MIN_CAPABILITY = 80  # compute capability 8.0: tensor cores for bfloat16, and asynchronous copies
 _DRIVER = 12_000  # CUDA 12: code that Triton emits runs on drivers from 12.0 on
@@ -63,7 +63,7 @@ def why_no_card(load: Callable[[str], Any] = ctypes.CDLL, number: int = 0) -> st
     version = ctypes.c_int()
     driver.cuDriverGetVersion(ctypes.byref(version))
     if version.value < _DRIVER:
-        have, needed = dotted(version.value), dotted(_DRIVER)
+        have, needed = version_text(version.value), version_text(_DRIVER)
         return f"NVIDIA's driver is for CUDA {have}, and weft needs one for {needed} or later: update it"
     capability_ = capability(driver, number)
     if capability_ < MIN_CAPABILITY:
@@ -83,7 +83,7 @@ def cards(load: Callable[[str], Any] = ctypes.CDLL) -> list[str]:
     if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
         return []
     driver.cuDriverGetVersion(ctypes.byref(version))
-    return [f"{_describe_card(driver, k)}, driver for CUDA {dotted(version.value)}" for k in range(count.value)]
+    return [f"{_describe_card(driver, k)}, driver for CUDA {version_text(version.value)}" for k in range(count.value)]
 
 
 def _describe_card(driver: Any, number: int) -> str:

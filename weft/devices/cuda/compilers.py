@@ -19,29 +19,29 @@ from typing import Any
 
 from weft.devices.cuda import emission
 from weft.devices.cuda.emission import CompileError, Job, describe_failure
-from weft.devices.processes import python, started
+from weft.devices.processes import python, start_process
 
 MAX_PROCESSES = 8  # processes besides this one: each loads Triton
 IDLE_S = 20.0  # seconds that an idle process stays
-PATIENCE = 2.0  # seconds before a terminal shows a message
+NOTICE_AFTER_S = 2.0  # seconds before a terminal shows a message
 
 
 class Task:
     """A submitted job. answer: the emitted code; error: why there is none; process: the one that compiles it."""
 
-    __slots__ = ("answer", "dropped", "error", "job", "process", "tries")
+    __slots__ = ("answer", "is_dropped", "error", "job", "process", "tries")
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.answer: Any = None
         self.error: str | None = None
         self.process: Any = None
-        self.dropped, self.tries = False, 0
+        self.is_dropped, self.tries = False, 0
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Return whether the task is finished or dropped."""
-        return self.answer is not None or self.error is not None or self.dropped
+        return self.answer is not None or self.error is not None or self.is_dropped
 
 
 class Pool:
@@ -52,20 +52,20 @@ class Pool:
     ) -> None:
         self._emit, self._file = emit, file
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.most = min(cores - 1, MAX_PROCESSES) if most is None else most
+        self.max_processes = min(cores - 1, MAX_PROCESSES) if most is None else most
         self.state = threading.Condition()
         self._waiting: deque[Task] = deque()
         self._processes: list[Any] = []  # each has a thread
-        self._registered = False
+        self._has_exit_handler = False
 
-    def asked(self, jobs: Sequence[Job], beside: int = 0) -> list[Task] | None:
+    def submit(self, jobs: Sequence[Job], beside: int = 0) -> list[Task] | None:
         """Submit jobs to the other processes; return None if there are none and none can be started.
 
         beside: number of the jobs that the caller compiles itself.
         """
         tasks = [Task(job) for job in jobs]
         with self.state:
-            while len(self._processes) < min(self.most, len(self._waiting) + len(tasks) - beside):
+            while len(self._processes) < min(self.max_processes, len(self._waiting) + len(tasks) - beside):
                 if not self._start():
                     break
             if not self._processes:
@@ -82,7 +82,7 @@ class Pool:
         CompileError
             Triton rejects one of them; the others are dropped.
         """
-        tasks = self.asked(jobs, beside=1) if len(jobs) > 1 else None
+        tasks = self.submit(jobs, beside=1) if len(jobs) > 1 else None
         if tasks is None:
             for k, job in enumerate(jobs):
                 done(k, self._emit(job))
@@ -91,7 +91,7 @@ class Pool:
         left = dict(enumerate(tasks))
         try:
             while left:
-                for k, task in [(k, task) for k, task in left.items() if task.done]:
+                for k, task in [(k, task) for k, task in left.items() if task.is_done]:
                     del left[k]
                     if task.error is not None:
                         raise CompileError(describe_failure(task.job, task.error))
@@ -101,7 +101,7 @@ class Pool:
                     own = next((task for task in left.values() if self._can_take(task)), None)
                     if own is not None:
                         self._unqueue(own)
-                    elif left and not any([task.done for task in left.values()]):
+                    elif left and not any([task.is_done for task in left.values()]):
                         self.state.wait(0.25)
                 if own is not None:
                     own.answer = self._emit(own.job)
@@ -110,39 +110,39 @@ class Pool:
 
     def _can_take(self, task: Task) -> bool:
         """Return whether the caller may compile the task: no process has it, and none died of it unless none is left."""
-        return not task.done and task.process is None and not (task.tries and self._processes)
+        return not task.is_done and task.process is None and not (task.tries and self._processes)
 
     def _unqueue(self, task: Task) -> None:
         if task in self._waiting:
             self._waiting.remove(task)
 
-    def over(self, tasks: Sequence[Task]) -> bool:
+    def is_abandoned(self, tasks: Sequence[Task]) -> bool:
         """Return whether no process will finish any of these tasks any more."""
         with self.state:
-            return all([task.done or task.process is None and task not in self._waiting for task in tasks])
+            return all([task.is_done or task.process is None and task not in self._waiting for task in tasks])
 
     def drop(self, tasks: Any) -> None:
         """Cancel tasks, killing the processes that compile them."""
         with self.state:
             for task in tasks:
-                task.dropped = True
+                task.is_dropped = True
                 self._unqueue(task)
                 if task.process is not None:
                     task.process.kill()
 
     def _start(self) -> bool:
         """Start a process and the thread that feeds it; ``state`` is locked."""
-        if python() is None or len(self._processes) >= self.most:
+        if python() is None or len(self._processes) >= self.max_processes:
             return False
         try:
-            process = started(self._file)
+            process = start_process(self._file)
             self._processes.append(process)
             threading.Thread(target=self._feed, args=(process,), name="weft compiles for GPUs", daemon=True).start()
         except (OSError, RuntimeError):  # the system's limit of processes or threads
             return False
-        if not self._registered:
+        if not self._has_exit_handler:
             atexit.register(self.end)
-            self._registered = True
+            self._has_exit_handler = True
         return True
 
     def _feed(self, process: Any) -> None:
@@ -152,7 +152,7 @@ class Pool:
             _send(process, [str(path) for path in sys.path])
             while True:
                 with state:
-                    if not state.wait_for(lambda: self._waiting or not self.most, IDLE_S) or not self.most:
+                    if not state.wait_for(lambda: self._waiting or not self.max_processes, IDLE_S) or not self.max_processes:
                         return
                     task = self._waiting.popleft()
                     task.process = process
@@ -169,7 +169,7 @@ class Pool:
                         task.error = answer
                     elif answer is not None:
                         task.answer = answer
-                    elif not task.dropped:
+                    elif not task.is_dropped:
                         self._retry(task, process)
                     state.notify_all()
                 if answer is None:
@@ -199,7 +199,7 @@ class Pool:
     def end(self) -> None:
         """Kill all processes at exit."""
         with self.state:
-            self.most = 0
+            self.max_processes = 0
             self._waiting.clear()
             for process in self._processes:
                 process.kill()
@@ -208,7 +208,7 @@ class Pool:
     def in_child(self) -> None:
         """Reset the pool in a forked child: the processes belong to the parent, and threads do not survive a fork."""
         processes, self._processes, self._waiting = self._processes, [], deque()
-        self.state, self._registered = threading.Condition(), False
+        self.state, self._has_exit_handler = threading.Condition(), False
         for process in processes:
             process.stdin.close()  # the processes must see their pipes close when the parent exits
             process.stdout.close()
@@ -220,9 +220,9 @@ class SlowCompileNotice:
 
     def __init__(self, text: str) -> None:
         self._text: str | None = text if sys.stderr is not None and sys.stderr.isatty() else None
-        self._when = time.monotonic() + PATIENCE
+        self._when = time.monotonic() + NOTICE_AFTER_S
 
-    def look(self) -> None:
+    def show_if_due(self) -> None:
         if self._text is not None and time.monotonic() > self._when:
             print(f"weft: {self._text} ...", file=sys.stderr, flush=True)
             self._text = None

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.cache import Cache
-from weft.devices.cuda.adapter import assemble_for, compiled, version
+from weft.devices.cuda.adapter import assemble_for, compile_launch, version
 from weft.devices.cuda.card_allocator import PIECE_BYTES, CardAllocator, CardMemory, EndWhenDone, Staging
 from weft.devices.cuda.code_store import CodeStore, Compiler
 from weft.devices.cuda.compilers import POOL, Pool
@@ -41,7 +41,7 @@ class CardDevice(PrintingDevice):
     run_kernel = run_kernel
 
     def __init__(
-        self, driver: NvidiaDriver, name: str = "gpu", cache: Cache | None = None, compiler: Compiler = compiled,
+        self, driver: NvidiaDriver, name: str = "gpu", cache: Cache | None = None, compiler: Compiler = compile_launch,
         piece: int = PIECE_BYTES, pool: Pool | None = None,
     ) -> None:
         super().__init__()
@@ -68,17 +68,17 @@ class CardDevice(PrintingDevice):
         for graph in graphs:
             self._unused_graphs.add(graph)
 
-    def ready(self) -> Callable[[int], CardMemory]:
+    def enter(self) -> Callable[[int], CardMemory]:
         """Make the card current in this thread, under the lock. Return the allocating function."""
         self.driver.enter()
-        self._unused_graphs.look()
-        self._unused_functions.look()
-        self.memories.borrowed.look()
+        self._unused_graphs.end_finished()
+        self._unused_functions.end_finished()
+        self.memories.borrowed_owners.end_finished()
         return self.memories.allocate
 
     def allocate(self, nbytes: int) -> CardMemory:
         with self.lock:
-            return self.ready()(nbytes)
+            return self.enter()(nbytes)
 
     def upload(self, array: np.ndarray) -> CardMemory:
         memory = self.allocate(array.nbytes)
@@ -92,7 +92,7 @@ class CardDevice(PrintingDevice):
     def free_bytes(self) -> int:
         with self.lock:
             self.driver.enter()
-            return self.driver.free() + self.memories.kept
+            return self.driver.free() + self.memories.pooled_bytes
 
     # ---- other libraries on the same card
 
@@ -115,14 +115,14 @@ class CardDevice(PrintingDevice):
 
     def borrow(self, address: int, nbytes: int, owner: Any, stream: int | None = None) -> CardMemory:
         with self.lock:
-            self.ready()
+            self.enter()
             if stream is not None:
                 self.driver.follow(stream)
             return self.memories.borrow(address, nbytes, owner)
 
     def copy_buffer(self, buffer: CardMemory) -> CardMemory:
         with self.lock:
-            copy = self.ready()(buffer.nbytes)
+            copy = self.enter()(buffer.nbytes)
             self._settle(buffer)
             if buffer.nbytes:
                 self.driver.copy(copy.pointer, buffer.pointer, buffer.nbytes)
@@ -158,7 +158,7 @@ class CardDevice(PrintingDevice):
         """Return a copy of memory as an array."""
         return self.read_bytes(pointer, math.prod(shape) * dtype.bytes).view(dtype.numpy).reshape(shape)
 
-    def first(self, buffer: CardMemory, dtype: Format) -> Any:
+    def read_first(self, buffer: CardMemory, dtype: Format) -> Any:
         return self.download(buffer, (1,), dtype)[0]
 
     def download(self, buffer: CardMemory, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
@@ -171,14 +171,14 @@ class CardDevice(PrintingDevice):
 
     def synchronise(self) -> None:
         with self.lock:
-            self.ready()
+            self.enter()
             self.driver.synchronise()
-            self.memories.borrowed.look()
+            self.memories.borrowed_owners.end_finished()
 
     def counters(self) -> dict[str, int]:
         return {
             "kernels": self.kernels, "launches": self.launches, "replays": self.replays, "compiles": self.codes.compiles,
-            "cache_hits": self.codes.hits, "allocations": self.memories.asked, "allocator_misses": self.memories.misses,
+            "cache_hits": self.codes.hits, "allocations": self.memories.requests, "allocator_misses": self.memories.misses,
         }
 
     def describe(self, measure: bool = False) -> dict[str, Any]:
@@ -199,9 +199,9 @@ class CardDevice(PrintingDevice):
         """See :class:`weft.devices.base.ChoosesByMeasuring`. Other tiles are compiled in parallel, so runs are spaced out."""
         end = time.monotonic() + seconds
         while True:
-            before = self.tuner.undecided
+            before = self.tuner.undecided_starts
             run()
-            if self.tuner.undecided == before:
+            if self.tuner.undecided_starts == before:
                 return True
             if time.monotonic() > end:
                 return False

@@ -24,21 +24,21 @@ def memory(form: Format) -> str:
     return f"tl.uint{8 * form.bytes}" if form is BOOL or form.alone else f"tl.{form.name}"
 
 
-def loaded(text: str, form: Format) -> str:
+def convert_loaded(text: str, form: Format) -> str:
     """Return the expression that converts a value from its memory type to its register type."""
     if form.alone:
         return f"{function_name('decode', form, form.computed)}({text})"
     return f"{text}.to(tl.float32)" if form.narrow else text
 
 
-def stored(text: str, form: Format) -> str:
+def convert_stored(text: str, form: Format) -> str:
     """Return the expression that converts a value from its register type to its memory type."""
     if form.alone:
         return f"{function_name('encode', form.computed, form)}({text})"
     return f"{text}.to({memory(form)})" if form is BOOL or form.narrow else text
 
 
-def rounded(text: str, form: Format) -> str:
+def round_to_format(text: str, form: Format) -> str:
     """Return the expression that rounds a float32 to a storage-only format and keeps it as float32."""
     if form.alone:
         return f"{function_name('round', form.computed, form)}({text})"
@@ -47,10 +47,10 @@ def rounded(text: str, form: Format) -> str:
 
 def pointer(form: Format) -> str:
     """Return the type of a buffer in a signature."""
-    return "*" + (f"u{8 * form.bytes}" if form is BOOL or form.alone else passed(form, narrow=True))
+    return "*" + (f"u{8 * form.bytes}" if form is BOOL or form.alone else parameter_type(form, narrow=True))
 
 
-def passed(form: Format, narrow: bool = False) -> str:
+def parameter_type(form: Format, narrow: bool = False) -> str:
     """Return the type of a number in a signature. Storage-only floats are passed in their register format."""
     form = form if narrow else form.computed
     return "i32" if form is BOOL else _SHORT.get(form.name) or ("i" if form.kind == "signed" else "u") + str(form.bits)
@@ -73,6 +73,6 @@ def memory_literal(x: Any, form: Format) -> str:
     return str(np.asarray(scalar(x, form)).view(f"u{form.bytes}").item()) if form.alone else literal(x, form)
 
 
-def typed(x: Any, form: Format) -> str:
+def typed_literal(x: Any, form: Format) -> str:
     """Return a constant with its register type."""
     return f"tl.full([], {literal(x, form)}, {register(form)})"

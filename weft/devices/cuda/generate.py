@@ -31,7 +31,7 @@ def generate(kernel: Kernel) -> PrintedKernel:
         return PrintedKernel(kernel.name, tuple([x for c in chains for x in chain_launches(c) if 0 not in x.grid]), ())
     parts, kernel_scratch = split(join_phases(kernel))
     scratch = list(kernel_scratch)
-    shapes: Shapes = {(b.scope, b.id): b.lying for b in (*kernel.inputs, *kernel.outputs, *scratch)}
+    shapes: Shapes = {(b.scope, b.id): b.memory_extents for b in (*kernel.inputs, *kernel.outputs, *scratch)}
     launches: list[Launch] = []
     for part in parts:
         part_launches, new = _launches(part, 1 + max((b.id for b in scratch), default=-1), shapes)
@@ -50,23 +50,23 @@ class PrintingDevice:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.launches = self.kernels = 0
-        self._printed = BoundedCache(1000)
+        self._printed_kernels = BoundedCache(1000)
 
     def set_threads(self, count: int) -> None:
         """Do nothing: threads are the CPU's."""
 
     def launches_of(self, kernel: Kernel) -> int:
-        return len(self.printed(kernel).launches)
+        return len(self.print_kernel(kernel).launches)
 
-    def printed(self, kernel: Kernel) -> PrintedKernel:
+    def print_kernel(self, kernel: Kernel) -> PrintedKernel:
         """Return a kernel as launches, from the cache if it was printed before."""
         key = kernel_key(kernel)
         with self.lock:
             self.kernels += 1
-            printed = self._printed.get(key)
+            printed = self._printed_kernels.get(key)
             if printed is None:
                 printed = generate(kernel)
-                self._printed.put(key, printed)
+                self._printed_kernels.put(key, printed)
         return printed
 
 
@@ -122,7 +122,7 @@ def _stages(phase: Phase) -> list[Stage] | None:
             stage = replace(stage, axes=phase.axes)
         if not 0 < size_of(stage.axes) <= MAX_REGISTER_ROW:
             return None
-        if any(set(r.axes) != set(stage.axes) or r.running or r.carried for r in stage.reductions):
+        if any(set(r.axes) != set(stage.axes) or r.running or r.is_carried for r in stage.reductions):
             return None
         out.append(stage)
     return out
@@ -133,25 +133,25 @@ def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], li
     product = match_operands(part)
     if product is not None:
         return product_launches(part, product, number)
-    if not part.ordered:
+    if not part.is_ordered:
         part = _order_rows_by_memory(part)
     plain = all(not s.axes and not s.reductions for s in part.stages)
     if plain and not part.exports:
         stores = [s for stage in part.stages for s in stage.stores]
-        if not part.ordered:
+        if not part.is_ordered:
             return [map_launch(part.shared, stores)], []
         if len(part.stages) == 1:
             return ordered_launches(part, number, shapes)
-    if not part.ordered and not should_cut(part):
+    if not part.is_ordered and not should_cut(part):
         return [row_launch(part)], []
     if len(part.stages) == 1 and part.stages[0].reductions and not part.stages[0].stores:
         return ([row_launch(part)], []) if keeps_order(part.stages[0]) else partial_launches(part, number)
-    if len(part.stages) == 1 and not part.ordered and any(r.running for r in part.stages[0].reductions):
+    if len(part.stages) == 1 and not part.is_ordered and any(r.running for r in part.stages[0].reductions):
         return ([row_launch(part)], []) if keeps_order(part.stages[0]) else running_launches(part, number)
     pieces, scratch = split_by_stage(part, number)
     launches: list[Launch] = []
     for piece in pieces:
-        shapes.update({(b.scope, b.id): b.lying for b in scratch})
+        shapes.update({(b.scope, b.id): b.memory_extents for b in scratch})
         piece_launches, new = _launches(piece, number + len(scratch), shapes)
         launches += piece_launches
         scratch += new

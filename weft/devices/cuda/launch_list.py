@@ -31,7 +31,7 @@ from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Loop, Program, calls, find_hosts
 
 MAX_STEPS = 4096  # limit of launches and copies
-_COPIED = 1024  # elements that one program of a restoring launch copies
+_COPY_BLOCK = 1024  # elements that one program of a restoring launch copies
 _POINTERS = ("buffer", FAULTS)
 
 
@@ -57,8 +57,8 @@ class Start:
 
     launch: Launch
     places: tuple[SymbolicAddress, ...]
-    fixed: tuple[tuple[int, Any], ...]
-    given: tuple[tuple[int, int, Any], ...]
+    constants: tuple[tuple[int, Any], ...]
+    number_inputs: tuple[tuple[int, int, Any], ...]
     others: Callable[[], tuple[Start, ...]] | None = field(default=None, compare=False, repr=False)
 
 
@@ -141,7 +141,7 @@ class _Recorder:
         self, printed: Callable[[Kernel], PrintedKernel], scratch: SymbolicAddress, records: SymbolicAddress, shared: set[int],
         firsts: dict[int, int],
     ) -> None:
-        self._printed, self._scratch, self._at = printed, scratch, records
+        self._print_kernel, self._scratch, self._at = printed, scratch, records
         self._shared, self._first_check_numbers = shared, firsts  # shared: outputs that may overwrite an input
         self._latest: SymbolicAddress | None = None  # record of the latest kernel that checks
         self.steps: list[Start | Move] = []
@@ -172,7 +172,7 @@ class _Recorder:
     fetch = put = number
 
     def launch(self, call: Call, memories: Sequence[Any], numbers: Sequence[Any]) -> None:
-        printed: PrintedKernel = self._printed(call.kernel)
+        printed: PrintedKernel = self._print_kernel(call.kernel)
         if any([isinstance(m, _Number) for m in memories]) or any([isinstance(x, SymbolicAddress) for x in numbers]):
             raise _NoPlan
         where = places(call.kernel, printed, memories, self._scratch)
@@ -227,10 +227,11 @@ def restoring(record: SymbolicAddress, source: SymbolicAddress, target: Symbolic
         Argument("n0", "number", INT64, count),
     )
     lines = (
-        f"if tl.load({FAULTS}) == 0:", "    return", f"i = tl.program_id(0).to(tl.int64) * {_COPIED} + tl.arange(0, {_COPIED})",
+        f"if tl.load({FAULTS}) == 0:", "    return",
+        f"i = tl.program_id(0).to(tl.int64) * {_COPY_BLOCK} + tl.arange(0, {_COPY_BLOCK})",
         "tl.store(b1 + i, tl.load(b0 + i, mask=i < n0), mask=i < n0)",
     )
-    launch = Launch(lines, arguments, (-(-count // _COPIED), 1))
+    launch = Launch(lines, arguments, (-(-count // _COPY_BLOCK), 1))
     return Start(launch, (record, source, target), ((3, count),), ())
 
 
@@ -257,7 +258,7 @@ def _align(nbytes: int) -> int:
     return -(-nbytes // 256) * 256
 
 
-def rounded(value: Any, form: Any) -> Any:
+def round_number(value: Any, form: Any) -> Any:
     """Return a run-time number rounded to its format. Packing rounds float32."""
     if form is FLOAT64 or form is FLOAT32 and -FLOAT32.largest < value < FLOAT32.largest:
         return float(value)

@@ -36,7 +36,7 @@ class Layout:
         return tuple([struct.calcsize(c) for c in self.codes])
 
     @cached_property
-    def each(self) -> tuple[struct.Struct, ...]:
+    def packers(self) -> tuple[struct.Struct, ...]:
         """Return one packer for each parameter."""
         return tuple([struct.Struct("=" + c) for c in self.codes])
 
@@ -73,7 +73,7 @@ def layout(launch: Launch) -> Layout:
     return Layout(tuple(codes), tuple(offsets), pointers)
 
 
-def compiled_sizes(code: Code) -> tuple[int, ...]:
+def declared_sizes(code: Code) -> tuple[int, ...]:
     """Return the bytes of each parameter, as compiled code declares them."""
     start = code.assembly.index(f".entry {code.entry}(")
     head = code.assembly[start : code.assembly.index(")", start)]
@@ -101,4 +101,4 @@ class Parameters:
     def put_number(self, place: int, value: float) -> None:
         """Set another parameter by its position among all."""
         where = self.layout
-        where.each[place].pack_into(self._memory, self._start + where.offsets[place], value)
+        where.packers[place].pack_into(self._memory, self._start + where.offsets[place], value)

@@ -7,7 +7,7 @@ are libdevice's, with an error of at most 2 ulp; Triton's own ``exp`` is faster 
 from __future__ import annotations
 
 from weft.devices.cuda.format_functions import function_name
-from weft.devices.cuda.formats import loaded, memory, register, rounded, stored
+from weft.devices.cuda.formats import convert_loaded, convert_stored, memory, register, round_to_format
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, UINT8, UINT32, UINT64, Format
 from weft.kernel.ir import Value, is_exact
 
@@ -38,14 +38,14 @@ def operation(v: Value, t: list[str]) -> str:
         return _bool(op, t)
     if op in _INFIX:
         text = f"({t[0]} {_INFIX[op]} {t[1]})"
-        return text if op in _COMPARE else rounded(text, form)
+        return text if op in _COMPARE else round_to_format(text, form)
     if op in ("min", "max"):
         nan = ", propagate_nan=tl.PropagateNan.ALL" if form in FLOATS else ""
         return f"tl.{op}imum({t[0]}, {t[1]}{nan})"
     if form not in FLOATS:
         return _integer(op, form, t)
     text = _float(op, form.computed, v, t)
-    return text if is_exact(op, form) else rounded(text, form)
+    return text if is_exact(op, form) else round_to_format(text, form)
 
 
 def _bool(op: str, t: list[str]) -> str:
@@ -69,8 +69,8 @@ _INTEGER = {
     "neg": "(-{0})", "not": "(~{0})", "fma": "({0} * {1} + {2})", "pow": "int_pow({0}, {1}, {bits})",
     "shl": "shift_left({0}, {1}, {bits})", "shr": "shift_right({0}, {1}, {bits})",
 }
-_SIGNED = {"abs": "tl.abs({0})", **{op: f"int_{op}({{0}}, {{1}})" for op in ("div", "floordiv", "rem")}}
-_UNSIGNED = {"div": "uint_div({0}, {1})", "floordiv": "uint_div({0}, {1})", "rem": "uint_rem({0}, {1})"}
+_SIGNED_TEXT = {"abs": "tl.abs({0})", **{op: f"int_{op}({{0}}, {{1}})" for op in ("div", "floordiv", "rem")}}
+_UNSIGNED_TEXT = {"div": "uint_div({0}, {1})", "floordiv": "uint_div({0}, {1})", "rem": "uint_rem({0}, {1})"}
 
 
 def _float(op: str, form: Format, v: Value, t: list[str]) -> str:
@@ -81,7 +81,7 @@ def _float(op: str, form: Format, v: Value, t: list[str]) -> str:
 
 
 def _integer(op: str, form: Format, t: list[str]) -> str:
-    text = _INTEGER.get(op) or (_SIGNED if form.kind == "signed" else _UNSIGNED).get(op)
+    text = _INTEGER.get(op) or (_SIGNED_TEXT if form.kind == "signed" else _UNSIGNED_TEXT).get(op)
     if text is not None:
         return text.format(*t, bits=form.bits)
     if op in _IDENTITIES:
@@ -97,10 +97,10 @@ def cast(x: str, source: Format, target: Format) -> str:
         return f"({x} != 0)"
     if target in FLOATS:
         if source.computed is FLOAT64 and target.narrow:  # by way of float32 rounded to odd, which avoids double rounding
-            return rounded(f"to_odd({x})", target)
+            return round_to_format(f"to_odd({x})", target)
         if source.computed is target.computed:
-            return rounded(x, target) if target.narrow else x
-        return rounded(f"{x}.to({register(target)})", target)
+            return round_to_format(x, target) if target.narrow else x
+        return round_to_format(f"{x}.to({register(target)})", target)
     if source in FLOATS:
         return _to_integer(x, source.computed, target)
     return f"{x}.to({register(target)})"
@@ -114,14 +114,14 @@ def _to_integer(x: str, source: Format, target: Format) -> str:
     """
     if target is UINT64:
         high = f"({x} >= {2.0**63!r})"
-        low = _checked(f"tl.where({high}, {x} - {2.0**63!r}, {x})", source, 64)
+        low = _convert_to_integer(f"tl.where({high}, {x} - {2.0**63!r}, {x})", source, 64)
         return f"({low}.to(tl.uint64) ^ ({high}.to(tl.uint64) << 63))"
     bits = 64 if target.bits == 64 or target is UINT32 else 32
-    integer = _checked(x, source, bits)
+    integer = _convert_to_integer(x, source, bits)
     return integer if target.name == f"int{bits}" else f"{integer}.to({register(target)})"
 
 
-def _checked(x: str, source: Format, bits: int) -> str:
+def _convert_to_integer(x: str, source: Format, bits: int) -> str:
     edge = 2.0 ** (bits - 1)
     low = -2147483648.9999995 if source is FLOAT64 and bits == 32 else -edge  # values above -2**31 - 1 truncate to -2**31
     return f"to_integer({x}, {low!r}, {edge!r}, {-int(edge)}, tl.int{bits})"
@@ -134,9 +134,9 @@ def _bitcast(x: str, source: Format, target: Format) -> str:
     if source is BOOL:
         x, source = f"{x}.to(tl.uint8)", UINT8
     elif source.narrow:
-        x = stored(x, source)
+        x = convert_stored(x, source)
     if memory(source) != memory(target):
         x = f"{x}.to({memory(target)}, bitcast=True)"
     if target is BOOL:
         return f"({x} != 0)"
-    return loaded(x, target)
+    return convert_loaded(x, target)

@@ -10,7 +10,7 @@ from typing import Any
 from weft.devices.cuda.adapter import Code, version
 
 SHARED_WITHOUT_REQUEST = 48 << 10  # bytes of shared memory that a block may use without a request
-ELAPSED_SINCE = 12_080  # CUDA 12.8: the first driver with the version of cuEventElapsedTime that cuda-bindings 13 calls
+NEW_ELAPSED_VERSION = 12_080  # CUDA 12.8: the first driver with the version of cuEventElapsedTime that cuda-bindings 13 calls
 
 
 class OutOfMemory(Exception):
@@ -21,7 +21,7 @@ class DriverError(RuntimeError):
     """The driver rejected a call. The text names the error and the call."""
 
 
-def dotted(version: int) -> str:
+def version_text(version: int) -> str:
     """Return a driver's version number as text: 12040 as 12.4."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
@@ -94,7 +94,7 @@ class NvidiaDriver:
         error, *results = self._api.cuMemGetInfo()
         return 0 if error != self._api.CUresult.CUDA_SUCCESS else int(results[0])
 
-    def pinned(self, nbytes: int) -> int:
+    def allocate_pinned(self, nbytes: int) -> int:
         """Return host memory that the card accesses directly. It lives as long as the process."""
         return int(self._call("cuMemHostAlloc", nbytes, 0))
 
@@ -131,9 +131,9 @@ class NvidiaDriver:
         if error not in (results.CUDA_ERROR_INVALID_IMAGE, results.CUDA_ERROR_NO_BINARY_FOR_GPU):
             raise self._error("cuModuleLoadData", error)
         raise DriverError(
-            f"NVIDIA's driver, which is for CUDA {dotted(self.cuda)}, refuses code that Triton {version()} made for compute "
-            f"capability {self.capability / 10:.1f} (ABI {code.binary[8]}; {self._error('cuModuleLoadData', error)}): update "
-            "the driver, or install a Triton whose code older drivers take: pip install triton==3.6.0"
+            f"NVIDIA's driver, which is for CUDA {version_text(self.cuda)}, refuses code that Triton {version()} made for "
+            f"compute capability {self.capability / 10:.1f} (ABI {code.binary[8]}; {self._error('cuModuleLoadData', error)}): "
+            "update the driver, or install a Triton whose code older drivers take: pip install triton==3.6.0"
         )
 
     def unload(self, function: Any) -> None:
@@ -160,7 +160,7 @@ class NvidiaDriver:
         """Return when all operations before a mark are done."""
         self._call("cuEventSynchronize", mark)
 
-    def reached(self, mark: Any) -> bool:
+    def has_reached(self, mark: Any) -> bool:
         """Return whether all operations before a mark are done."""
         (error,) = self._api.cuEventQuery(mark)
         if error == self._api.CUresult.CUDA_ERROR_NOT_READY:
@@ -175,9 +175,9 @@ class NvidiaDriver:
         self._call("cuEventRecord", mark, self._stream)
         return mark
 
-    def passed(self, first: Any, second: Any) -> float:
+    def take_seconds(self, first: Any, second: Any) -> float:
         """Return the seconds between two such events, both reached, and destroy them."""
-        if self.cuda < ELAPSED_SINCE:
+        if self.cuda < NEW_ELAPSED_VERSION:
             milliseconds = elapsed_by_old_driver(first, second)
         else:
             milliseconds = self._call("cuEventElapsedTime", first, second)
@@ -220,7 +220,7 @@ class NvidiaDriver:
         alone = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._call("cuStreamBeginCapture", self._stream, alone)
 
-    def recorded(self) -> Any:
+    def end_recording(self) -> Any:
         """End recording and return the operations as a graph."""
         captured = self._call("cuStreamEndCapture", self._stream)
         try:

@@ -35,12 +35,12 @@ class PendingCheck:
     fault: the out-of-range index, once it is known.
     """
 
-    __slots__ = ("fault", "known", "mark", "plan", "results", "slot", "tell")
+    __slots__ = ("fault", "is_complete", "mark", "plan", "results", "slot", "tell")
 
     def __init__(self, plan: Plan, slot: int, mark: Any, results: Iterable[CardMemory], tell: MakeError) -> None:
         self.plan, self.slot, self.mark, self.tell = plan, slot, mark, tell
         self.results: WeakSet[CardMemory] = WeakSet(results)
-        self.known = False
+        self.is_complete = False
         self.fault: IndexFault | None = None
 
     def error(self) -> IndexError:
@@ -56,8 +56,8 @@ class PendingChecks:
     def __init__(self, driver: NvidiaDriver) -> None:
         self._driver = driver
         self._waiting: deque[PendingCheck] = deque()  # in run order
-        self._unraised: deque[PendingCheck] = deque()  # failed, and the error was not raised yet
-        self._failed: WeakSet[CardMemory] = WeakSet()  # results of failed runs
+        self._unraised_checks: deque[PendingCheck] = deque()  # failed, and the error was not raised yet
+        self._failed_results: WeakSet[CardMemory] = WeakSet()  # results of failed runs
         self._records: np.ndarray | None = None
         self._address = 0
         self._slots = list(range(SLOTS))
@@ -66,7 +66,7 @@ class PendingChecks:
     def add(self, plan: Plan, records: CardMemory, results: Iterable[CardMemory], tell: MakeError) -> None:
         """Register a run that was issued. results: its outputs in new memory."""
         if self._records is None:
-            self._address = self._driver.pinned(SLOT_BYTES * SLOTS)
+            self._address = self._driver.allocate_pinned(SLOT_BYTES * SLOTS)
             self._records = np.ctypeslib.as_array((ctypes.c_uint8 * (SLOT_BYTES * SLOTS)).from_address(self._address))
         if not self._slots:
             self._driver.wait(self._waiting[0].mark)
@@ -81,23 +81,23 @@ class PendingChecks:
 
     def note(self) -> None:
         """Read the records of the runs that the card has finished."""
-        while self._waiting and self._driver.reached(self._waiting[0].mark):
+        while self._waiting and self._driver.has_reached(self._waiting[0].mark):
             check = self._waiting.popleft()
             assert self._records is not None
             first = SLOT_BYTES * check.slot
             check.fault = check.plan.fault(self._records[first : first + check.plan.record_bytes])
-            check.known = True
+            check.is_complete = True
             self._slots.append(check.slot)
             self._marks.append(check.mark)
             if check.fault is not None:
-                self._unraised.append(check)
-                self._failed.update(check.results)
+                self._unraised_checks.append(check)
+                self._failed_results.update(check.results)
 
     def raise_pending_error(self) -> None:
         """Read finished records, and raise the error of a failed run if it was not raised yet."""
         self.note()
-        if self._unraised:
-            raise self._unraised.popleft().error()
+        if self._unraised_checks:
+            raise self._unraised_checks.popleft().error()
 
     def doubts(self, inputs: Iterable[Any]) -> list[PendingCheck]:
         """Return the checks on which these inputs depend and whose outcome is unknown.
@@ -107,21 +107,21 @@ class PendingChecks:
         IndexError
             One of them failed.
         """
-        if not self._waiting and not self._failed:
+        if not self._waiting and not self._failed_results:
             return []
         self.note()
         checks: dict[PendingCheck, None] = {}
         for memory in inputs:
             if isinstance(memory, CardMemory) and memory.checks:
                 checks.update(dict.fromkeys(memory.checks))
-                memory.checks = tuple([c for c in memory.checks if not c.known or c.fault is not None])
+                memory.checks = tuple([c for c in memory.checks if not c.is_complete or c.fault is not None])
         self._raise_failed(checks)
-        return [check for check in checks if not check.known]
+        return [check for check in checks if not check.is_complete]
 
     def settle(self, checks: Iterable[PendingCheck]) -> None:
         """Wait until the outcome of these checks is known; raise the error of a failed one."""
         for check in checks:
-            if not check.known:
+            if not check.is_complete:
                 self._driver.wait(check.mark)
                 self.note()
         self._raise_failed(checks)
@@ -129,8 +129,8 @@ class PendingChecks:
     def _raise_failed(self, checks: Iterable[PendingCheck]) -> None:
         for check in checks:
             if check.fault is not None:
-                if check in self._unraised:
-                    self._unraised.remove(check)
+                if check in self._unraised_checks:
+                    self._unraised_checks.remove(check)
                 raise check.error()
 
     def inherit(self, results: Iterable[CardMemory], checks: Iterable[PendingCheck]) -> None:

@@ -60,7 +60,7 @@ def match_operands(part: Part) -> ProductOperands | None:
     if len(first.reductions) != 1 or first.reductions[0].monoid != "dot" or first.stores or any(s.axes for s in part.stages[1:]):
         return None
     product = first.reductions[0].value
-    if product.op != "mul" or part.ordered:
+    if product.op != "mul" or part.is_ordered:
         return None
     cache: dict[int, frozenset] = {}
     a, b = product.args
@@ -124,7 +124,7 @@ def product_launch(part: Part, s: ProductOperands, tile: Tile | None = None) -> 
 def follow(p: Printer, part: Part, total: Expression) -> None:
     """Print the epilogue on a product's sums."""
     r = part.stages[0].reductions[0]
-    done = p.finished(total.text, r.dtype, r.accum)
+    done = p.finish(total.text, r.dtype, r.accum)
     p.accs[r.id] = total if done == total.text else p.put(done, total.dims)
     for stage in part.stages[1:]:
         for store in stage.stores:
@@ -237,7 +237,7 @@ def _operand(
     lay_axes(p, inside, first, tile.k, k_dim, p.level)
     e = p.value(v)
     level = p.level
-    text = p.whole(e, *((tile.m, tile.k) if side == 0 else (tile.k, tile.n)), level)
+    text = p.broadcast_tile(e, *((tile.m, tile.k) if side == 0 else (tile.k, tile.n)), level)
     source = v.args[0] if v.op == "cast" else v
     zeros = source.op == "load" and (not source.attr.guard or source.attr.fill == 0) and k_dim in e.dims
     if k_dim in p.masks and not zeros:

@@ -159,7 +159,7 @@ def _join(r: Reduction, a: str, b: str) -> str:
     return f"join_{r.monoid}({a}, {b})" if accumulator_format(r) in FLOATS else f"tl.{r.monoid}imum({a}, {b})"
 
 
-def across(monoid: str, name: str) -> str:
+def reduce_columns(monoid: str, name: str) -> str:
     """Return the reduction of a tile along its columns."""
     return f"tl.reduce({name}, 1, join_{'sum' if monoid == 'dot' else monoid}, keep_dims=True)"
 
@@ -192,8 +192,8 @@ def _print_running(p: Printer, r: Reduction, shape: str, looped: bool) -> None:
     total = p.put(f"tl.associative_scan({x.text}, 1, join_{r.monoid})", (0, 1), p.level)
     if looped:
         total = p.put(_join(r, f"run{r.id}", total.text), (0, 1), p.level)
-        p.line(f"run{r.id} = {_join(r, f'run{r.id}', across(r.monoid, x.text))}")
-    text = f"({total.text} != 0)" if r.dtype is BOOL else p.finished(total.text, r.dtype, accumulator_format(r))
+        p.line(f"run{r.id} = {_join(r, f'run{r.id}', reduce_columns(r.monoid, x.text))}")
+    text = f"({total.text} != 0)" if r.dtype is BOOL else p.finish(total.text, r.dtype, accumulator_format(r))
     p.accs[r.id] = p.put(text, (0, 1), p.level)
 
 
@@ -225,21 +225,21 @@ def _print_end(p: Printer, r: Reduction, is_partial: bool) -> None:
         hit = f"(a{r.id} == {most})"
         if accumulator_format(r) in FLOATS:
             hit += f" | ((a{r.id} != a{r.id}) & ({most} != {most}))"
-        first = p.put(across("min", f"tl.where({hit}, i{r.id}, {NO_POSITION})"), (0,), p.level).text
+        first = p.put(reduce_columns("min", f"tl.where({hit}, i{r.id}, {NO_POSITION})"), (0,), p.level).text
         p.accs[r.id] = p.put(f"{first}.to(tl.int64)", (0,), p.level)
         return
-    done = p.put(across(r.monoid, f"a{r.id}"), (0,), p.level)
+    done = p.put(reduce_columns(r.monoid, f"a{r.id}"), (0,), p.level)
     p.accs[r.id] = done if is_partial else _read_as(p, r, done)
 
 
 def best(p: Printer, r: Reduction) -> Expression:
     """Return the extreme value of each row in an argmax or argmin."""
-    return p.put(across(r.monoid[3:], f"a{r.id}"), (0,), p.level)
+    return p.put(reduce_columns(r.monoid[3:], f"a{r.id}"), (0,), p.level)
 
 
 def _read_as(p: Printer, r: Reduction, done: Expression) -> Expression:
     """Return a result in the reduction's result format."""
-    text = f"({done.text} != 0)" if r.dtype is BOOL else p.finished(done.text, r.dtype, accumulator_format(r))
+    text = f"({done.text} != 0)" if r.dtype is BOOL else p.finish(done.text, r.dtype, accumulator_format(r))
     return p.put(text, (0,), p.level) if text != done.text else done
 
 
@@ -249,7 +249,7 @@ def _reduce_one(p: Printer, r: Reduction, rows: int) -> None:
     if positional(r):
         p.accs[r.id] = p.put(f"tl.full([{rows}, 1], 0, tl.int64)", (0,), p.level)
     else:
-        text = v.text if r.dtype is BOOL else p.finished(v.text, r.dtype, accumulator_format(r))
+        text = v.text if r.dtype is BOOL else p.finish(v.text, r.dtype, accumulator_format(r))
         p.accs[r.id] = p.put(text, v.dims, v.level) if text != v.text else v
 
 
@@ -262,7 +262,7 @@ def export(p: Printer, part: Part) -> None:
 
 
 SQUARE = 32  # side of a tile that reads along one axis and writes along another
-WORTH = 16  # least extent of both axes for such a tile
+MIN_EXTENT = 16  # least extent of both axes for such a tile
 NARROW = 32  # axes shorter than this are merged with the others into columns
 
 
@@ -283,8 +283,8 @@ def choose_map_tile(axes: Sequence[Axis], stores: Sequence[Store]) -> tuple[list
     units = unit_strides([Stage((), (), tuple(stores))])
     fast = max(axes, key=lambda a: (units.get(a.id, 0), a is axes[-1]))
     slow = [a for a in axes if a is not fast]
-    transposed = [a for a in slow if a.id in units and a.extent >= WORTH]  # contiguous in another access
-    if transposed and fast.extent >= WORTH:
+    transposed = [a for a in slow if a.id in units and a.extent >= MIN_EXTENT]  # contiguous in another access
+    if transposed and fast.extent >= MIN_EXTENT:
         rows = [a for a in slow if a is not transposed[0]] + transposed[:1]
         return rows, [fast], min(SQUARE, power_of_two(size_of(tuple(rows)))), min(SQUARE, power_of_two(fast.extent))
     if fast.extent < NARROW:

@@ -12,7 +12,17 @@ import numpy as np
 from weft.devices.cuda.arguments import Launch, PrintedKernel
 from weft.devices.cuda.card_allocator import CardAllocator, CardMemory, Staging
 from weft.devices.cuda.code_store import CodeStore
-from weft.devices.cuda.launch_list import Move, Start, SymbolicAddress, places, plan, restoring, rounded, scratch_bytes, start_of
+from weft.devices.cuda.launch_list import (
+    Move,
+    Start,
+    SymbolicAddress,
+    places,
+    plan,
+    restoring,
+    round_number,
+    scratch_bytes,
+    start_of,
+)
 from weft.devices.cuda.launch_parameters import Parameters
 from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.devices.cuda.pending_checks import SLOT_BYTES, MakeError, PendingChecks
@@ -24,7 +34,7 @@ from weft.dtypes.rounding import scalar
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Program, Slot, calls
 
-_NOTHING: dict[int, CardMemory] = {}
+_NO_CHANGES: dict[int, CardMemory] = {}
 MAX_GRAPHS = 4  # graphs kept for a program
 _AlignedLaunches = list[tuple[Launch, int]]  # (launch, alignment of its addresses)
 MAX_RESTORED = 16  # limit of arrays that a run restores if an index is out of range: one launch each
@@ -44,12 +54,12 @@ class Card(Protocol):
     launches: int
     replays: int
 
-    def ready(self) -> Callable[[int], CardMemory]: ...
+    def enter(self) -> Callable[[int], CardMemory]: ...
     def allocate(self, nbytes: int) -> CardMemory: ...
     def upload(self, array: np.ndarray) -> CardMemory: ...
     def read(self, pointer: int, shape: tuple[int, ...], dtype: Format) -> np.ndarray: ...
     def read_bytes(self, pointer: int, nbytes: int) -> np.ndarray: ...
-    def printed(self, kernel: Kernel) -> PrintedKernel: ...
+    def print_kernel(self, kernel: Kernel) -> PrintedKernel: ...
     def drop(self, graphs: list[Any]) -> None: ...
 
 
@@ -62,28 +72,30 @@ class CardExecutable:
         self._graphs: dict[Any, Any] = {}
         self._run_counts: dict[Any, int] = {}
         self._sizes = [math.prod(shape) * form.bytes for shape, form in program.outputs]
-        self._plan = plan(program, device.printed)
+        self._plan = plan(program, device.print_kernel)
         steps = None if self._plan is None else [self._choose_tile(s) if isinstance(s, Start) else s for s in self._plan.steps]
-        device.codes.prepare(_aligned_launches(program, steps, device.printed))
-        self._ready: _Steps = [
-            s if isinstance(s, Move) else _Ready(device.codes, s) if s.others is None else _Tuned(device, s) for s in steps or ()
+        device.codes.prepare(_aligned_launches(program, steps, device.print_kernel))
+        self._steps: _Steps = [
+            s if isinstance(s, Move) else _PackedLaunch(
+                device.codes, s
+            ) if s.others is None else _TunedLaunch(device, s) for s in steps or ()
         ]
         # steps whose best tiles are unknown
-        self._undecided = [k for k, step in enumerate(self._ready) if isinstance(step, _Tuned)]
+        self._undecided_steps = [k for k, step in enumerate(self._steps) if isinstance(step, _TunedLaunch)]
         self._restores: dict[tuple[tuple[int, int], ...], _Steps] = {}
-        self._unaligned: _Steps = []  # the same steps for unaligned memory, made when needed
+        self._unaligned_steps: _Steps = []  # the same steps for unaligned memory, made when needed
         self._numbers = () if self._plan is None else self._plan.numbers
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[CardMemory]:
         with self.device.lock:
-            allocate = self.device.ready()
+            allocate = self.device.enter()
             return self._run_once(allocate, inputs, held, None, None)
 
     def run_deferred(
         self, inputs: list[Any], held: list[bool] | None, written: Mapping[int, int] | None, tell: MakeError,
     ) -> list[CardMemory]:
         with self.device.lock:
-            allocate = self.device.ready()
+            allocate = self.device.enter()
             self.device.checks.raise_pending_error()
             return self._run_once(allocate, inputs, held, written, tell)
 
@@ -96,7 +108,7 @@ class CardExecutable:
         written, tell: of a run that may return before the outcome of its checks is known; None of one that may not.
         """
         device, program, plan = self.device, self.program, self._plan
-        reused = _NOTHING if held is None else find_donations(program, inputs, held, self._sizes, CardMemory)
+        reused = _NO_CHANGES if held is None else find_donations(program, inputs, held, self._sizes, CardMemory)
         if reused:
             reused = {k: memory for k, memory in reused.items() if not memory.lent}
         doubts = device.checks.doubts(inputs)
@@ -161,19 +173,19 @@ class CardExecutable:
             first = len(self.program.inputs)
             record = SymbolicAddress(first + len(self._sizes) + 2, self._plan.records[-1][0])
             starts = [restoring(record, SymbolicAddress(i, 0), SymbolicAddress(first + k, 0), self._sizes[k]) for i, k in pairs]
-            steps = self._restores[pairs] = [_Ready(self.device.codes, start, 1) for start in starts]
+            steps = self._restores[pairs] = [_PackedLaunch(self.device.codes, start, 1) for start in starts]
         return steps or []
 
     def _run(self, bases: list[int], inputs: list[Any], pairs: tuple[tuple[int, int], ...] = ()) -> None:
         """Run the plan with memory at these addresses. pairs: (input, output), see :meth:`_find_restorable`."""
         driver = self.device.driver
-        if self._undecided:
+        if self._undecided_steps:
             self._replace_decided()
         steps = self._steps_for(bases)
         if pairs:
             steps = [*steps, *self._restore_steps(pairs)]
         self.device.launches += len(steps)
-        if len(steps) < 2 or self._undecided:
+        if len(steps) < 2 or self._undecided_steps:
             self._start(steps, bases, inputs)
             return
         key = (pairs, *bases, *[repr(inputs[k]) for k in self._numbers])
@@ -201,21 +213,23 @@ class CardExecutable:
 
     def _replace_decided(self) -> None:
         """Replace steps whose best tiles have become known."""
-        for k in list(self._undecided):
-            step = self._ready[k]
-            assert isinstance(step, _Tuned)
+        for k in list(self._undecided_steps):
+            step = self._steps[k]
+            assert isinstance(step, _TunedLaunch)
             best = step.best()
             if best is not None:
-                self._ready[k] = best
-                self._undecided.remove(k)
+                self._steps[k] = best
+                self._undecided_steps.remove(k)
 
     def _steps_for(self, bases: list[int]) -> _Steps:
         """Return the steps for memory at these addresses; memory of other libraries may be unaligned."""
-        if not self.device.memories.odd or not any([base % 16 for base in bases]):
-            return self._ready
-        if not self._unaligned and self._plan is not None:
-            self._unaligned = [_Ready(self.device.codes, s, 1) if isinstance(s, Start) else s for s in self._plan.steps]
-        return self._unaligned
+        if not self.device.memories.has_unaligned or not any([base % 16 for base in bases]):
+            return self._steps
+        if not self._unaligned_steps and self._plan is not None:
+            self._unaligned_steps = [
+                _PackedLaunch(self.device.codes, s, 1) if isinstance(s, Start) else s for s in self._plan.steps
+            ]
+        return self._unaligned_steps
 
     def _record(self, steps: _Steps, bases: list[int], inputs: list[Any]) -> Any:
         driver = self.device.driver
@@ -223,9 +237,9 @@ class CardExecutable:
         try:
             self._start(steps, bases, inputs)
         except BaseException:
-            driver.drop(driver.recorded())  # otherwise the stream would record forever
+            driver.drop(driver.end_recording())  # otherwise the stream would record forever
             raise
-        return driver.recorded()
+        return driver.end_recording()
 
     def _start(self, steps: _Steps, bases: list[int], inputs: list[Any]) -> None:
         driver = self.device.driver
@@ -256,18 +270,18 @@ def _aligned_launches(
     return [(launch, 16) for call in calls(program) for launch in printed(call.kernel).launches]
 
 
-class _Ready:
+class _PackedLaunch:
     """A launch of a plan with packed parameters."""
 
-    __slots__ = ("_bases", "_code", "_function", "_given", "_grid", "_loaded", "_parameters", "_places")
+    __slots__ = ("_bases", "_code", "_function", "_number_inputs", "_grid", "_loaded_code", "_parameters", "_places")
 
     def __init__(self, codes: CodeStore, start: Start, max_alignment: int = 16) -> None:
-        loaded = self._loaded = codes.loaded(start.launch, min(max_alignment, _alignment(start)))
+        loaded = self._loaded_code = codes.load(start.launch, min(max_alignment, _alignment(start)))
         self._function, self._code, self._grid = loaded.function, loaded.code, start.launch.grid
-        self._places, self._given = start.places, start.given
+        self._places, self._number_inputs = start.places, start.number_inputs
         self._parameters = Parameters(loaded.layout)
         self._bases: list[int] = []  # the packed addresses: repeated runs often use the same memory
-        for k, value in start.fixed:
+        for k, value in start.constants:
             self._parameters.put_number(k, value)
 
     def start(self, driver: Any, bases: list[int], inputs: Sequence[Any]) -> None:
@@ -275,50 +289,50 @@ class _Ready:
         if bases != self._bases:
             parameters.put_addresses([bases[base] + offset for base, offset in self._places])
             self._bases = bases
-        for k, position, form in self._given:
-            parameters.put_number(k, rounded(inputs[position], form))
+        for k, position, form in self._number_inputs:
+            parameters.put_number(k, round_number(inputs[position], form))
         driver.launch(self._function, self._grid, self._code, parameters.address)
 
 
-class _Tuned:
+class _TunedLaunch:
     """A launch in one of several tiles, which are measured while the program runs."""
 
-    __slots__ = ("_choice", "_device", "_ready", "_start")
+    __slots__ = ("_choice", "_device", "_launches", "_start")
 
     def __init__(self, device: Card, start: Start) -> None:
         self._device, self._start = device, start
         self._choice = device.tuner.choice(start, _alignment(start))
-        self._ready = {0: _Ready(device.codes, start)}
+        self._launches = {0: _PackedLaunch(device.codes, start)}
 
     def start(self, driver: Any, bases: list[int], inputs: Sequence[Any]) -> None:
         choice = self._choice
-        number = self._device.tuner.next(choice, self._start, _alignment(self._start))
-        ready = None if number is None else self._ready_with(number)
+        number = self._device.tuner.next_tile(choice, self._start, _alignment(self._start))
+        ready = None if number is None else self._launch_in(number)
         if number is None or ready is None:
-            self._ready[0].start(driver, bases, inputs)
+            self._launches[0].start(driver, bases, inputs)
             return
         first = driver.stamp()
         ready.start(driver, bases, inputs)
-        choice.measured(number, first, driver.stamp())
+        choice.add_measurement(number, first, driver.stamp())
 
-    def best(self) -> _Ready | None:
+    def best(self) -> _PackedLaunch | None:
         """Return the launch in its best tiles; None while they are unknown."""
-        if not self._device.tuner.settled(self._choice, self._start):
+        if not self._device.tuner.is_settled(self._choice, self._start):
             return None
-        return self._ready_with(self._choice.best or 0) or self._ready[0]
+        return self._launch_in(self._choice.best or 0) or self._launches[0]
 
-    def _ready_with(self, number: int) -> _Ready | None:
+    def _launch_in(self, number: int) -> _PackedLaunch | None:
         """Return the launch in the tiles of this number; None if the card rejects them."""
-        if number not in self._ready:
+        if number not in self._launches:
             try:
-                self._ready[number] = _Ready(self._device.codes, starts_of(self._start)[number])
+                self._launches[number] = _PackedLaunch(self._device.codes, starts_of(self._start)[number])
             except RuntimeError:  # it cannot be compiled or loaded
                 self._choice.refuse(number)
                 return None
-        return self._ready[number]
+        return self._launches[number]
 
 
-_Steps = list[_Ready | _Tuned | Move]
+_Steps = list[_PackedLaunch | _TunedLaunch | Move]
 
 
 class _At(NamedTuple):
@@ -332,7 +346,7 @@ class Walker:
 
     def __init__(self, device: Card) -> None:
         self.device = device
-        self._kept: list[CardMemory] = []  # until all steps have been issued
+        self._kept_memory: list[CardMemory] = []  # until all steps have been issued
 
     def piece(self, memory: _At, offset: int, nbytes: int) -> _At:
         return _At(memory.address + offset)
@@ -343,7 +357,7 @@ class Walker:
 
     def number(self, value: Any, slot: Slot) -> _At:
         memory = self.device.upload(np.asarray(scalar(value, slot.dtype)))
-        self._kept.append(memory)
+        self._kept_memory.append(memory)
         return _At(memory.pointer)
 
     def fetch(self, memory: _At, slot: Slot) -> np.ndarray:
@@ -358,7 +372,7 @@ class Walker:
 
 def run_kernel(device: Card, kernel: Kernel, pointers: Sequence[int], numbers: Sequence[Any]) -> tuple[int, int] | None:
     """Run a kernel on the memory of its inputs and outputs. Return (check number, index) if an index was out of range."""
-    printed = device.printed(kernel)
+    printed = device.print_kernel(kernel)
     scratch = device.allocate(scratch_bytes(printed))
     faults = device.allocate(8 * (1 + printed.sites))
     count = len(pointers)
@@ -370,7 +384,7 @@ def run_kernel(device: Card, kernel: Kernel, pointers: Sequence[int], numbers: S
     for launch in printed.launches:
         start = start_of(launch, locations, SymbolicAddress(count + 1, 0), scalars)
         aligned = all([(bases[base] + offset) % 16 == 0 for base, offset in start.places])
-        _Ready(device.codes, start, 16 if aligned else 1).start(device.driver, bases, numbers)
+        _PackedLaunch(device.codes, start, 16 if aligned else 1).start(device.driver, bases, numbers)
         device.launches += 1
     if not printed.sites:
         return None

@@ -16,7 +16,7 @@ from dataclasses import replace
 from math import prod
 
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.formats import loaded, rounded
+from weft.devices.cuda.formats import convert_loaded, round_to_format
 from weft.devices.cuda.row_reductions import map_launch
 from weft.devices.cuda.tile_expressions import LIMIT, Printer, wide
 from weft.devices.cuda.tiles import MIN_PROGRAMS, TILE_ELEMENTS, lay_axes, pieces, power_of_two, program, spread
@@ -27,7 +27,7 @@ from weft.kernel.stages import Part, iteration_number
 
 # formats whose sums do not depend on the order, and for which cards have atomic additions
 _ATOMIC = frozenset((INT32, INT64, UINT32, UINT64))
-WORTH = 16  # rows from which on the buffer is divided among programs
+MIN_ROWS = 16  # rows from which on the buffer is divided among programs
 ROWS = 128  # rows whose positions are read together
 Shapes = dict[tuple[str, int], tuple[int, ...]]  # (scope, id) -> extents of a buffer in memory order; parts know the size only
 
@@ -194,13 +194,13 @@ def _block_count(store: Store, rows: tuple[Axis, ...], disjoint: set[int], colum
     again.
     """
     cache: dict[int, frozenset] = {}
-    if not WORTH <= size_of(rows) < LIMIT or any(dependencies(v, cache) & disjoint for v, _ in store.access.flat().gather):
+    if not MIN_ROWS <= size_of(rows) < LIMIT or any(dependencies(v, cache) & disjoint for v, _ in store.access.flat().gather):
         return 1
     return max(1, min(prod(store.access.buffer.shape) // max(columns, 1), pieces(2 * MIN_PROGRAMS, programs)))
 
 
 def _sum(a: str, b: str, form: Format) -> str:
-    return rounded(f"({loaded(a, form)} + {b})", form) if form.narrow else f"{a} + {b}"
+    return round_to_format(f"({convert_loaded(a, form)} + {b})", form) if form.narrow else f"{a} + {b}"
 
 
 def _disjoint_axes(axes: tuple[Axis, ...], store: Store, shape: tuple[int, ...]) -> set[int]:

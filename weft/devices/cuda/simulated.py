@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
-from weft.devices.cuda.adapter import interpreted, version
+from weft.devices.cuda.adapter import interpret_launch, version
 from weft.devices.cuda.arguments import FAULTS, Argument
 from weft.devices.cuda.generate import PrintingDevice
 from weft.devices.faults import ForeignBuffer
@@ -23,8 +23,8 @@ from weft.dtypes.rounding import scalar
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Program, Slot
 
-ALIGNED = 256  # bytes: alignment of a card's memory
-UNWRITTEN = 0xAB  # value of every fresh byte
+ALIGNMENT = 256  # bytes: alignment of a card's memory
+FRESH_BYTE = 0xAB  # value of every fresh byte
 
 
 class DeviceMemory:
@@ -33,8 +33,8 @@ class DeviceMemory:
     __slots__ = ("__weakref__", "memory", "nbytes")
 
     def __init__(self, nbytes: int) -> None:
-        whole = np.full(max(nbytes, 1) + ALIGNED, UNWRITTEN, np.uint8)
-        first = -_address(whole) % ALIGNED
+        whole = np.full(max(nbytes, 1) + ALIGNMENT, FRESH_BYTE, np.uint8)
+        first = -_address(whole) % ALIGNMENT
         self.memory, self.nbytes = whole[first : first + nbytes], nbytes
 
     @property
@@ -113,7 +113,7 @@ class SimulatedDevice(PrintingDevice):
 
     def run_kernel(self, kernel: Kernel, memories: Sequence[np.ndarray], numbers: Sequence[Any]) -> tuple[int, int] | None:
         """Run a kernel on the memory of its inputs and outputs. Return (check number, index) if an index was out of range."""
-        printed = self.printed(kernel)
+        printed = self.print_kernel(kernel)
         buffers = {("arg", b.id): (b, m) for b, m in zip((*kernel.inputs, *kernel.outputs), memories, strict=True)}
         for b in printed.scratch:
             buffers["kernel", b.id] = b, DeviceMemory(math.prod(b.shape) * b.dtype.bytes).memory
@@ -127,7 +127,7 @@ class SimulatedDevice(PrintingDevice):
                 else:
                     addresses.append((_address(faults), faults.nbytes) if a.kind == FAULTS else None)
             self.launches += 1
-            interpreted(launch, addresses, [_number(a, kernel, numbers) for a in launch.arguments])
+            interpret_launch(launch, addresses, [_number(a, kernel, numbers) for a in launch.arguments])
         return (int(faults[0]) - 1, int(faults[faults[0]])) if faults[0] else None
 
     def compile(self, program: Program, flush_denormals: bool = False) -> _Executable:
@@ -145,7 +145,7 @@ class SimulatedDevice(PrintingDevice):
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> DeviceMemory:
         return self.upload(array[rows])
 
-    def first(self, buffer: DeviceMemory, dtype: Format) -> Any:
+    def read_first(self, buffer: DeviceMemory, dtype: Format) -> Any:
         return buffer.memory[: dtype.bytes].view(dtype.numpy)[0]
 
     def download(self, buffer: DeviceMemory, shape: tuple[int, ...], dtype: Format) -> np.ndarray:

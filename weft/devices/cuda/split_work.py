@@ -18,13 +18,13 @@ from weft.devices.cuda.product import ProductOperands, Tile
 from weft.devices.cuda.tile_expressions import Expression, Printer
 from weft.devices.cuda.tiles import MIN_PROGRAMS, TILE_ELEMENTS, pieces, power_of_two, program, unit_strides
 from weft.dtypes.formats import BOOL, INT64, Format
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Store, Value, along, size_of
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Store, Value, axis_index, size_of
 from weft.kernel.stages import Part, iteration_number
 
 PROGRAMS = 2 * MIN_PROGRAMS  # two for each processor of a large card: one waits for memory while the other multiplies
-TURNS = 8  # least iterations of a piece; it also reads at least this many times the bytes of its sums
-WORTH, MOST = 3, 128  # least and largest number of pieces
-ROWS, AHEAD = 256, 16  # of the second launch: elements of a program, and pieces that are loaded before they are added
+MIN_ITERATIONS = 8  # least iterations of a piece; it also reads at least this many times the bytes of its sums
+MIN_PIECES, MAX_PIECES = 3, 128  # least and largest number of pieces
+ROWS, PIECES_AHEAD = 256, 16  # of the second launch: elements of a program, and pieces that are loaded before they are added
 
 
 def piece_count(s: ProductOperands, r: Reduction) -> int:
@@ -35,8 +35,10 @@ def piece_count(s: ProductOperands, r: Reduction) -> int:
         return 0
     iterations = size_of(s.k) // inside * pieces(inside, tile.k)
     sums, operands = tile.m * tile.n * row_reductions.accumulator_format(r).bytes, (tile.m + tile.n) * tile.k * s.a.dtype.bytes
-    count = min(PROGRAMS // tiles, MOST, iterations // (TURNS * pieces(sums, operands)), product.unit_count(s, tile))
-    return count if count >= WORTH else 0
+    count = min(
+        PROGRAMS // tiles, MAX_PIECES, iterations // (MIN_ITERATIONS * pieces(sums, operands)), product.unit_count(s, tile)
+    )
+    return count if count >= MIN_PIECES else 0
 
 
 def sums_of(part: Part, count: int, number: int) -> Buffer:
@@ -61,7 +63,7 @@ def product_piece(part: Part, s: ProductOperands, sums: Buffer, count: int, tile
     row, column = p.places[0].text, p.places[1].text
     slow, each, fast = (column, m, row) if _is_contiguous_along_m(part, s) else (row, n, column)
     where += f" + {slow} * {p.arguments.integer(each)} + {fast}"
-    p.write(where, total, sums.dtype, p.inside(frozenset((0, 1)), []))
+    p.write(where, total, sums.dtype, p.join_masks(frozenset((0, 1)), []))
     return p.launch((programs, count), tile.warps, tile.stages)
 
 
@@ -73,7 +75,7 @@ def joining_launch(part: Part, s: ProductOperands, sums: Buffer, count: int) -> 
     elements = (*s.batch, *s.n, *s.m) if _is_contiguous_along_m(part, s) else (*s.batch, *s.m, *s.n)
     p = Printer(elements)
     n = size_of(elements)
-    rows, ahead = min(ROWS, power_of_two(n)), min(AHEAD, power_of_two(count))
+    rows, ahead = min(ROWS, power_of_two(n)), min(PIECES_AHEAD, power_of_two(count))
     programs = row_reductions.begin(p, elements, rows)
     first = p.put(f"{p.arguments.buffer(sums)} + {p.places[0].text}", (0,)).text
     total, counter, end = p.fresh("sum"), p.fresh("i"), p.arguments.integer(count)
@@ -82,7 +84,7 @@ def joining_launch(part: Part, s: ProductOperands, sums: Buffer, count: int) -> 
     loaded_pieces = []
     for k in range(ahead):
         piece = p.put(f"{counter} + {k}", (), p.level)
-        mask = p.inside(frozenset((0,)), [p.put(f"{piece.text} < {end}", (), p.level)])
+        mask = p.join_masks(frozenset((0,)), [p.put(f"{piece.text} < {end}", (), p.level)])
         assert mask is not None
         load = f"tl.load({first} + {piece.text} * {p.arguments.integer(n)}, mask={mask.text}, other=0)"
         loaded_pieces.append(p.put(load, (0,), p.level).text)
@@ -100,8 +102,8 @@ def _is_contiguous_along_m(part: Part, s: ProductOperands) -> bool:
     return down > across
 
 LONG = 16384, 2048  # rows longer than this are cut: rows that are contiguous, rows across memory
-LEAST = 4096, 512  # least columns of a piece: of contiguous rows, of rows across memory
-MOST_PIECES = 1024, 256  # of a row, in the same two cases
+MIN_COLUMNS = 4096, 512  # least columns of a piece: of contiguous rows, of rows across memory
+MAX_ROW_PIECES = 1024, 256  # of a row, in the same two cases
 
 
 def should_cut(part: Part) -> bool:
@@ -129,7 +131,7 @@ class Cut:
 
     def at(self, buffer: Buffer) -> Access:
         """Return the access to a piece's number in a buffer."""
-        return Access(buffer, (self.place.plus(along(self.axis, self.rows)),))
+        return Access(buffer, (self.place.plus(axis_index(self.axis, self.rows)),))
 
     def scratch(self, number: int, form: Format) -> Buffer:
         """Return a buffer for one number of each piece."""
@@ -153,7 +155,7 @@ def make_cut(part: Part) -> Cut:
     (stage,) = part.stages
     n = size_of(stage.axes)
     along_rows = row_reductions.memory_along_rows(part.shared, part.stages)
-    count = min(MOST_PIECES[along_rows], pieces(n, LEAST[along_rows]))
+    count = min(MAX_ROW_PIECES[along_rows], pieces(n, MIN_COLUMNS[along_rows]))
     length = pieces(pieces(n, count), TILE_ELEMENTS) * TILE_ELEMENTS
     axis = Axis(1 + max([a.id for a in (*part.shared, *stage.axes)]), pieces(n, length))
     return Cut(axis, iteration_number(part.shared), length, max(size_of(part.shared), 1))

@@ -20,7 +20,7 @@ from weft.devices.cuda.tiles import power_of_two
 from weft.kernel.ir import Buffer, size_of
 from weft.kernel.stages import Part
 
-LEAST = 1 << 24  # multiplications below which a launch takes about as long as its work
+MIN_MULTIPLICATIONS = 1 << 24  # multiplications below which a launch takes about as long as its work
 SHARED = 160 << 10  # shared memory of a block in bytes; a card with less rejects such a tile when it is loaded
 _WIDE = (  # rows, columns, k, warps, stages
     (128, 128, 16, 8, 3), (128, 64, 16, 4, 3), (64, 128, 16, 4, 3), (64, 64, 16, 4, 4), (64, 64, 32, 8, 2), (32, 64, 32, 4, 3),
@@ -43,7 +43,7 @@ def product_launches(part: Part, s: ProductOperands, number: int) -> tuple[list[
         launches = [joining_launch(part, s, scratch[0], count)]
     launch = printed()
     work = size_of(s.m) * size_of(s.n) * size_of(s.k) * size_of(s.batch)
-    if work >= LEAST and alternatives(s):
+    if work >= MIN_MULTIPLICATIONS and alternatives(s):
         launch = replace(launch, others=partial(_others, printed, s))
     return [launch, *launches], scratch
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 from weft.devices.cuda.arguments import Arguments, Launch
-from weft.devices.cuda.formats import loaded, memory_literal, rounded, stored, typed
+from weft.devices.cuda.formats import convert_loaded, convert_stored, memory_literal, round_to_format, typed_literal
 from weft.devices.cuda.machine_operations import operation
 from weft.dtypes.formats import BOOL, INT64, Format
 from weft.kernel.expressions import operands
@@ -40,7 +40,7 @@ class Expression:
     level: int = 0
 
 
-def joined(parts: Iterable[Expression]) -> tuple[frozenset[int], int]:
+def merge_dims(parts: Iterable[Expression]) -> tuple[frozenset[int], int]:
     """Return (dims, level) of an expression with these operands."""
     parts = tuple(parts)
     return frozenset().union(*[e.dims for e in parts]), max([e.level for e in parts], default=0)
@@ -140,31 +140,33 @@ class Printer:
             bits = 64 if far else 32
             is_name = not parts[0].lstrip("-").isdigit()
             return self.put(f"{parts[0]}.to(tl.int{bits})" if is_name else f"tl.full([], {parts[0]}, tl.int{bits})")
-        return self.put(" + ".join(parts), *joined(summands))
+        return self.put(" + ".join(parts), *merge_dims(summands))
 
     def _multiply(self, text: str, c: int) -> str:
         return text if c == 1 else f"{text} * {self.arguments.integer(c)}"
 
     def mask(self, access: Access, at: Expression) -> Expression | None:
         """Return the mask of an access; None if it needs none."""
-        conditions = [self.within(index, low, high, not self._fits_32_bits(index)) for index, low, high in access.guard]
-        return self.inside(joined([at, *conditions])[0], conditions)
+        conditions = [self.is_within(index, low, high, not self._fits_32_bits(index)) for index, low, high in access.guard]
+        return self.join_masks(merge_dims([at, *conditions])[0], conditions)
 
-    def within(self, index: Affine, low: int, high: int, far: bool) -> Expression:
+    def is_within(self, index: Affine, low: int, high: int, far: bool) -> Expression:
         """Return whether low <= index < high."""
         i, first, end = self.affine(index, far), self.arguments.integer(low), self.arguments.integer(high)
         return self.put(f"({i.text} >= {first}) & ({i.text} < {end})", i.dims, i.level)
 
-    def whole(self, e: Expression, rows: int, columns: int, level: int) -> str:
+    def broadcast_tile(self, e: Expression, rows: int, columns: int, level: int) -> str:
         """Return an expression as a tile of both dimensions."""
         return e.text if e.dims == {0, 1} else self.put(f"tl.broadcast_to({e.text}, [{rows}, {columns}])", (0, 1), level).text
 
-    def inside(self, dims: frozenset[int], also: list[Expression]) -> Expression | None:
+    def join_masks(self, dims: frozenset[int], also: list[Expression]) -> Expression | None:
         """Return the conjunction of ``also`` and of the tile's masks along ``dims``; None if empty."""
         conditions = [*also, *(self.masks[d] for d in sorted(dims) if d in self.masks)]
         if not conditions:
             return None
-        return conditions[0] if len(conditions) == 1 else self.put(" & ".join(e.text for e in conditions), *joined(conditions))
+        return conditions[0] if len(conditions) == 1 else self.put(
+            " & ".join(e.text for e in conditions), *merge_dims(conditions)
+        )
 
     def pointer(self, access: Access) -> tuple[str, Expression | None, Expression]:
         """Return (address, mask, offset) of an access."""
@@ -172,7 +174,7 @@ class Printer:
         at = self.affine(flat, wide(prod(access.buffer.shape)))
         mask = self.mask(access, at)
         if mask is not None and not mask.dims <= at.dims:  # a guard along an axis that the offset lacks
-            at = self.put(f"tl.where({mask.text}, {at.text}, 0)", *joined([mask, at]))
+            at = self.put(f"tl.where({mask.text}, {at.text}, 0)", *merge_dims([mask, at]))
         return f"{self.arguments.buffer(access.buffer)} + {at.text}", mask, at
 
     # ---- values
@@ -197,7 +199,7 @@ class Printer:
         if op == "load":
             return self._print_load(v.attr, form)
         if op == "const":
-            return self.put(self.arguments.number(v.attr, form) or typed(v.attr, form))
+            return self.put(self.arguments.number(v.attr, form) or typed_literal(v.attr, form))
         if op == "scalar":
             name = self.arguments.scalar(v.attr, form)
             return self.put(f"{name} != 0" if form is BOOL else name)
@@ -210,7 +212,7 @@ class Printer:
         if op == "check":
             return self._print_check(v)
         args = [self.value(a) for a in v.args]
-        return self.put(operation(v, [e.text for e in args]), *joined(args))
+        return self.put(operation(v, [e.text for e in args]), *merge_dims(args))
 
     def _print_load(self, access: Access, form: Format) -> Expression:
         address, mask, offset = self.pointer(access)
@@ -219,20 +221,20 @@ class Printer:
             text = f"tl.load({address}, mask={mask.text}, other={memory_literal(access.fill if access.guard else 0, form)})"
         if form is BOOL:
             text = f"({text} != 0)"
-        return self.put(loaded(text, form), *joined([offset] if mask is None else [offset, mask]))
+        return self.put(convert_loaded(text, form), *merge_dims([offset] if mask is None else [offset, mask]))
 
     def _print_check(self, v: Value) -> Expression:
         index, matters = (self.value(a) for a in v.args)
         limit = self.arguments.number(v.attr.extent, INT64) or str(v.attr.extent)
         wrong = self.put(f"({index.text} < 0) | ({index.text} >= {limit})", index.dims, index.level)
         if v.attr.site is not None:
-            dims, level = joined([wrong, matters])
+            dims, level = merge_dims([wrong, matters])
             also = [wrong] if v.args[1].op == "const" and v.args[1].attr else [wrong, matters]
-            bad = self.inside(dims, also)
+            bad = self.join_masks(dims, also)
             assert bad is not None
             record, site = self.arguments.faults(), v.attr.site
             zero = self.put(f"tl.where({bad.text}, 0, 0)", bad.dims, bad.level).text
-            failed_index = self.put(f"{index.text} + {zero}", *joined([index, bad])).text
+            failed_index = self.put(f"{index.text} + {zero}", *merge_dims([index, bad])).text
             self.line(f"tl.store({record} + {site + 1} + {zero}, {failed_index}, mask={bad.text})", bad.level)
             self.line(f"tl.store({record} + {zero}, {site + 1}, mask={bad.text})", bad.level)
         return self.put(f"tl.where({wrong.text}, {index.text} * 0, {index.text})", index.dims, index.level)
@@ -247,7 +249,7 @@ class Printer:
         missing = [d for d in sorted(required) if d not in at.dims]  # a dropped axis of extent 1 is still a dimension of the tile
         if missing:
             address += "".join(f" + {self.places[d].text} * 0" for d in missing)
-            mask = self.inside(frozenset(missing), [mask] if mask is not None else [])
+            mask = self.join_masks(frozenset(missing), [mask] if mask is not None else [])
         return address, mask
 
     def store(self, store: Store) -> None:
@@ -256,11 +258,11 @@ class Printer:
         self.write(where, value.text, store.access.buffer.dtype, mask)
 
     def write(self, where: str, value: str, form: Format, mask: Expression | None) -> None:
-        text = stored(value, form)
+        text = convert_stored(value, form)
         self.line(f"tl.store({where}, {text}" + (f", mask={mask.text})" if mask is not None else ")"))
 
-    def finished(self, name: str, form: Format, accum: Format) -> str:
+    def finish(self, name: str, form: Format, accum: Format) -> str:
         """Return an accumulator in the format of its result."""
         if form is accum:
             return name
-        return rounded(name, form) if form.narrow else f"{name}.to(tl.{form.name})"
+        return round_to_format(name, form) if form.narrow else f"{name}.to(tl.{form.name})"

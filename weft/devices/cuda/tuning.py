@@ -29,20 +29,22 @@ class Choice:
     seconds : the least time of each
     """
 
-    __slots__ = ("_compiled", "_count", "_refused", "_runs", "_turn", "_waiting", "best", "name", "seconds")
+    __slots__ = ("_are_compiled", "_count", "_rejected", "_runs", "_turn", "_waiting", "best", "name", "seconds")
 
     def __init__(self, name: str) -> None:
         self.name, self.best = name, None
         self.seconds: list[float] = []
         # returns whether the others are compiled; None before they were submitted
-        self._compiled: Callable[[], bool] | None = None
+        self._are_compiled: Callable[[], bool] | None = None
         self._runs = self._turn = self._count = 0
-        self._refused: set[int] = set()
+        self._rejected: set[int] = set()
         self._waiting: deque[tuple[int, Any, Any]] = deque()
 
     best: int | None
 
-    def next(self, starts: Callable[[], tuple[Start, ...]], ahead: Callable[[list[Launch]], Callable[[], bool]]) -> int | None:
+    def next_tile(
+        self, starts: Callable[[], tuple[Start, ...]], ahead: Callable[[list[Launch]], Callable[[], bool]],
+    ) -> int | None:
         """Return the number of the tile to run and measure; None: run the first without measuring.
 
         starts : returns the launch in all tiles
@@ -51,29 +53,29 @@ class Choice:
         self._runs += 1
         if self._runs <= AFTER or self.best is not None:
             return None
-        if self._compiled is None:
+        if self._are_compiled is None:
             launches = [start.launch for start in starts()]
             self._count, self.seconds = len(launches), [float("inf")] * len(launches)
-            self._compiled = ahead(launches[1:])
-        if self._turn >= ROUNDS * self._count or not self._compiled():
+            self._are_compiled = ahead(launches[1:])
+        if self._turn >= ROUNDS * self._count or not self._are_compiled():
             return None
         number = self._turn % self._count
         self._turn += 1
-        return None if number in self._refused else number
+        return None if number in self._rejected else number
 
     def refuse(self, number: int) -> None:
         """Exclude a tile that cannot be compiled or loaded on this card."""
-        self._refused.add(number)
+        self._rejected.add(number)
 
-    def measured(self, number: int, first: Any, second: Any) -> None:
+    def add_measurement(self, number: int, first: Any, second: Any) -> None:
         """Record that a tile ran between two events."""
         self._waiting.append((number, first, second))
 
     def collect(self, driver: NvidiaDriver) -> bool:
         """Read the events that are reached; return whether the best tile became known."""
-        while self._waiting and driver.reached(self._waiting[0][2]):
+        while self._waiting and driver.has_reached(self._waiting[0][2]):
             number, first, second = self._waiting.popleft()
-            self.seconds[number] = min(self.seconds[number], driver.passed(first, second))
+            self.seconds[number] = min(self.seconds[number], driver.take_seconds(first, second))
         if self.best is not None or not self._count or self._turn < ROUNDS * self._count or self._waiting:
             return False
         least = min(range(self._count), key=self.seconds.__getitem__)
@@ -91,12 +93,12 @@ class Tuner:
         self._driver, self._codes, self._identity = driver, codes, identity
         self._recall, self._remember = recall, remember
         self._choices = BoundedCache(1000)
-        self.undecided = 0  # number of launches started while their best tile was unknown
+        self.undecided_starts = 0  # number of launches started while their best tile was unknown
 
     def choice(self, start: Start, aligned: int) -> Choice:
         """Return the choice of a launch that has other tiles, from memory, from its note or new."""
         launch = start.launch
-        key = (launch.text, launch.signature, launch.warps, launch.stages, launch.grid, start.fixed, aligned)
+        key = (launch.text, launch.signature, launch.warps, launch.stages, launch.grid, start.constants, aligned)
         choice = self._choices.get(key)
         if choice is None:
             choice = Choice(hashlib.sha256(repr(("tile", self._identity, key)).encode()).hexdigest())
@@ -108,12 +110,14 @@ class Tuner:
             self._choices.put(key, choice)
         return choice
 
-    def next(self, choice: Choice, start: Start, aligned: int) -> int | None:
-        """See :meth:`Choice.next`."""
-        self.undecided += 1
-        return choice.next(lambda: starts_of(start), lambda launches: self._codes.ahead([(x, aligned) for x in launches]))
+    def next_tile(self, choice: Choice, start: Start, aligned: int) -> int | None:
+        """See :meth:`Choice.next_tile`."""
+        self.undecided_starts += 1
+        return choice.next_tile(
+            lambda: starts_of(start), lambda launches: self._codes.start_compiling([(x, aligned) for x in launches])
+        )
 
-    def settled(self, choice: Choice, start: Start) -> bool:
+    def is_settled(self, choice: Choice, start: Start) -> bool:
         """Return whether the best tile is known; store it when it becomes known."""
         if choice.collect(self._driver):
             assert choice.best is not None

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, ndarray, own, wrap
+from weft.array import Array, Scalar, ndarray, wrap, wrap_array
 from weft.array.convert import convert_assigned, is_foreign, number_node, read_operands, refuse_subclass, shared_node
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INT64, INTEGERS, Format
 from weft.dtypes.parse import check_like, layout, parse_dtype
-from weft.eager.peek import made
+from weft.eager.peek import fill_leaf
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support import arguments
 from weft.functions.support.arguments import broadcast, cast, create_on_device, node, op, reshaped, shape_tuple, unbound, whole
 from weft.interop.dlpack import import_array, shared
 from weft.process.docstrings import complete_module
-from weft.runtime.traced_int import asked, computed
+from weft.runtime.traced_int import compute_traced, make_static
 
 MAX_NDIM = 64  # as NumPy's
 
@@ -80,12 +80,12 @@ def array(
         result = array(object, dtype, copy)
         return result if result.ndim >= ndmin else result.reshape((1,) * (ndmin - result.ndim) + result.shape)
     if isinstance(object, Array) and not copy and not object.weak and (form is None or form is object.node.dtype):
-        return own(object.node) if type(object) is Scalar else object
+        return wrap_array(object.node) if type(object) is Scalar else object
     if copy is False:
         raise ValueError("array: copy=False needs an Array that already has the dtype; leave it out to copy other objects")
     if isinstance(object, memoryview):
         object = np.asarray(object)
-    return own(node(object, "array", "object") if form is None else convert_assigned(object, form))
+    return wrap_array(node(object, "array", "object") if form is None else convert_assigned(object, form))
 
 
 @unbound
@@ -144,7 +144,7 @@ def _shared_on_a_card(obj: Any, dtype: Any, device: Any, copy: bool | None) -> A
     """Return another library's array on a GPU as an Array, without a copy if dtype and device allow it."""
     from weft.interop.cuda_exchange import import_node
 
-    shared_array = own(import_node(obj, "asarray", copy))
+    shared_array = wrap_array(import_node(obj, "asarray", copy))
     form = shared_array.node.dtype if dtype is None else parse_dtype(dtype)
     target = shared_array.device if device is None else arguments.check_device("asarray", device)
     if copy is False and (form is not shared_array.node.dtype or target != shared_array.device):
@@ -190,12 +190,12 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     if not hasattr(x, "__dlpack__"):
         raise DTypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__; use wf.asarray")
     if isinstance(x, Array):
-        return own(x.node) if device is None else create_on_device("from_dlpack", device, from_dlpack, x)
+        return wrap_array(x.node) if device is None else create_on_device("from_dlpack", device, from_dlpack, x)
     refuse_subclass(x)
     from weft.interop.cuda_exchange import import_node, is_on_cuda
 
     if is_on_cuda(x):
-        shared_array = own(import_node(x, "from_dlpack", copy))
+        shared_array = wrap_array(import_node(x, "from_dlpack", copy))
         result = shared_array if device is None else create_on_device("from_dlpack", device, asarray, shared_array)
         if copy is False and result is not shared_array:
             raise BufferError(
@@ -204,7 +204,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         return result
     if device is not None:
         return create_on_device("from_dlpack", device, partial(from_dlpack, copy=copy), x)
-    return own(shared_node(shared(x)) if copy is False else node(import_array(x), "from_dlpack"))
+    return wrap_array(shared_node(shared(x)) if copy is False else node(import_array(x), "from_dlpack"))
 
 
 def _filled(value: Any, shape: Any, dtype: Any, order: Any, function: str, device: Any, like: Any) -> Array:
@@ -218,8 +218,8 @@ def _filled(value: Any, shape: Any, dtype: Any, order: Any, function: str, devic
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
     form = DEFAULT.real if dtype is None else parse_dtype(dtype)
     extents = shape_tuple(shape, function)
-    filled = made(extents, form, lambda memory: memory.fill(value))
-    return own(broadcast(number_node(value, form), extents) if filled is None else filled)
+    filled = fill_leaf(extents, form, lambda memory: memory.fill(value))
+    return wrap_array(broadcast(number_node(value, form), extents) if filled is None else filled)
 
 
 @unbound
@@ -286,7 +286,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, d
         return create_on_device("full", device, full, shape, fill_value, dtype)
     value = array(fill_value, dtype).node
     extents = shape_tuple(shape, "full")
-    return own(broadcast(value, extents))
+    return wrap_array(broadcast(value, extents))
 
 
 def _filled_like(fill: Any, function: str, x: Any, dtype: Any, order: Any, shape: Any, device: Any = None) -> Array:
@@ -402,7 +402,7 @@ def eye(
         return create_on_device("eye", device, eye, N, M, k, dtype)
     rows, columns = shape_tuple((N, N if M is None else M), "eye", "N, M")
     form, at = DEFAULT.real if dtype is None else parse_dtype(dtype), _clamp_diagonal(rows, columns, k)
-    result = made((rows, columns), form, lambda memory: np.copyto(memory, np.eye(rows, columns, at, form.numpy)))
+    result = fill_leaf((rows, columns), form, lambda memory: np.copyto(memory, np.eye(rows, columns, at, form.numpy)))
     if result is None:
         result = cast(op("equal", diagonal_number(rows, columns), number_node(at, INT64)), form)
     return wrap(result)
@@ -540,7 +540,7 @@ def arange(
         for x in (start, stop, step):
             if isinstance(x, (Array, np.ndarray)) and x.size != 1:
                 raise DTypeError(f"arange: start, stop and step must be numbers, not an array of shape {x.shape}")
-        numbers = [x.item() if isinstance(x, (Array, np.generic, np.ndarray)) else asked(x) for x in (start, stop, step)]
+        numbers = [x.item() if isinstance(x, (Array, np.generic, np.ndarray)) else make_static(x) for x in (start, stop, step)]
         if not all(type(x) in arguments.NUMBERS for x in numbers):
             raise DTypeError(f"arange: start, stop and step must be numbers, not {start!r}, {stop!r}, {step!r}")
         first, last, by = numbers
@@ -555,7 +555,7 @@ def arange(
         start = int(first)  # like NumPy: cast the first two numbers and repeat their difference
         first, by, integers = start, int(first + by) - start, True
     if not form.narrow and (integers or form in FLOATS):
-        result = made((count,), form, lambda line: np.copyto(line, np.arange(count) * by + first, casting="unsafe"))
+        result = fill_leaf((count,), form, lambda line: np.copyto(line, np.arange(count) * by + first, casting="unsafe"))
         if result is not None:
             return wrap(result)
     if first == 0 and by == 1:
@@ -611,7 +611,7 @@ def linspace(
     if shapes == [(), ()] and not any([getattr(x, "weak", False) for x in (start, stop)]):
         arguments.axis_index(axis, 1, "linspace")
         result_form = _default_format(start, stop) if dtype is None else parse_dtype(dtype)
-        first, last = computed(float, start), computed(float, stop)
+        first, last = compute_traced(float, start), compute_traced(float, stop)
         by = (last - first) / gaps if gaps > 0 else 0.0
         values = _evenly_spaced(first, last, by, count, endpoint and count > 1)
         step: Any = by if gaps > 0 else math.nan
@@ -645,7 +645,7 @@ def _evenly_spaced(first: float, last: float, by: float, count: int, closed: boo
         if closed:
             line[-1] = last
 
-    if (leaf := made((count,), FLOAT64, fill)) is not None:
+    if (leaf := fill_leaf((count,), FLOAT64, fill)) is not None:
         return leaf
     place = op("iota", shape=(count,), dtype=FLOAT64, axis=0)
     values = op("add", op("multiply", place, number_node(by, FLOAT64)), number_node(first, FLOAT64))

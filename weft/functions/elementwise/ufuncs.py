@@ -26,7 +26,7 @@ from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, as_method, broadcast, cast, node, number, op, sliced, whole, wrap_result
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives.call import call as call_primitive
-from weft.graph.primitives.elementwise import each, entry
+from weft.graph.primitives.elementwise import apply_each, entry
 from weft.graph.primitives.table import TABLE
 
 _GROUPED = frozenset((
@@ -594,7 +594,7 @@ def _erfc_formula(m: Any, x: Any) -> Any:
 
 
 entry(
-    "erfc", 1, FLOATS, each(math.erfc), _erfc_formula,
+    "erfc", 1, FLOATS, apply_each(math.erfc), _erfc_formula,
     lambda g, out, x: d.erf(call_primitive.negative(g), out, x), flops=60, exact=False,
 )
 erfc = unary(
@@ -635,7 +635,7 @@ def _erfcx_reference(x: np.ndarray) -> np.ndarray:
     series = np.ones_like(t)
     for n in range(16, 0, -1):
         series = 1 - (2 * n - 1) * t * series
-    product = np.exp(near * near) * each(math.erfc)(near)
+    product = np.exp(near * near) * apply_each(math.erfc)(near)
     return np.asarray(np.where(wide < 10, product, np.sqrt(t * (2 / np.pi)) * series)).astype(x.dtype)
 
 

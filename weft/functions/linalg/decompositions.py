@@ -14,15 +14,26 @@ from weft.array.convert import exact_operands, promote_operands
 from weft.array.operations import matmul as product
 from weft.dtypes.formats import COMPLEX, FLOAT64, INEXACT, INT64, Format
 from weft.dtypes.parse import to_tuple
-from weft.eager.materialise import known, look
+from weft.eager.materialise import can_compute, read_array
 from weft.errors import DTypeError, ShapeError, name_called_function, short
 from weft.functions.creation.fill import eye
 from weft.functions.elementwise.ufuncs import equal, isnan
 from weft.functions.indexing.where import where
 from weft.functions.linalg.products import dot, line_of, sum_of
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, cast, floating, node, number, op, permuted, reduced, reshaped, sliced
-from weft.graph.primitives.linear_algebra import MatrixError, check, qr_parts, svd_parts, transposed, unpacked
+from weft.functions.support.arguments import (
+    Node,
+    cast,
+    floating,
+    node,
+    number,
+    op,
+    permuted,
+    reduced,
+    reshaped,
+    sliced,
+)
+from weft.graph.primitives.linear_algebra import MatrixError, check, qr_parts, svd_parts, transpose, unpack
 from weft.process.docstrings import complete_module
 
 SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
@@ -424,7 +435,7 @@ def slogdet(a: Any) -> SlogdetResult:
     1.0
     """
     value = matrix(a, "slogdet")
-    sign, log = unpacked(op("slogdet", value), (), ())
+    sign, log = unpack(op("slogdet", value), (), ())
     return SlogdetResult(wrap(sign), wrap(_real(log)))
 
 
@@ -501,7 +512,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
         raise MatrixError(f"lstsq: a {left.shape} and b {right.shape} do not fit: both must have as many rows.")
     check("lstsq", left)
     columns = reshaped(right, (m, 1)) if len(right.shape) == 1 else right
-    u, s, vh = unpacked(op("svd", left, full=False), *svd_parts(left.shape, False))
+    u, s, vh = unpack(op("svd", left, full=False), *svd_parts(left.shape, False))
     real = _real(s)
     if rcond is not None and not 0 < rcond < 1:
         rcond = 2.0 ** -(real.dtype.mantissa + 1)  # LAPACK's replacement: half the machine epsilon
@@ -516,7 +527,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     rank = op("reduce_sum", cast(is_counted, INT64), axes=(0,), keepdims=False)
     residual = op("abs", op("subtract", columns, product(left, x)))
     residuals = op("reduce_sum", op("square", residual), axes=(0,), keepdims=False)
-    if m <= n or (known(rank) and int(look(rank, free=True)) < n):
+    if m <= n or (can_compute(rank) and int(read_array(rank, free=True)) < n):
         residuals = sliced(residuals, 0, 0, 0)
     return LstsqResult(wrap(reshaped(x, (n,)) if len(right.shape) == 1 else x), wrap(residuals), wrap(rank), wrap(real))
 
@@ -623,7 +634,7 @@ def cholesky(a: Any, *, upper: bool = False) -> Array:
     check("cholesky", value, True)
     if not upper:
         return wrap(op("cholesky", value))
-    return wrap(transposed(arguments.conjugate(op("cholesky", transposed(arguments.conjugate(value))))))
+    return wrap(transpose(arguments.conjugate(op("cholesky", transpose(arguments.conjugate(value))))))
 
 
 def qr(a: Any, mode: str = "reduced") -> Any:
@@ -657,7 +668,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         parts: Any = np.linalg.qr(wrap(value).numpy(), mode="raw")
         return arguments.from_numpy(parts[0]), arguments.from_numpy(parts[1])
     form = "reduced" if mode == "r" else mode
-    q, r = unpacked(op("qr", value, mode=form), *qr_parts(value.shape, form))
+    q, r = unpack(op("qr", value, mode=form), *qr_parts(value.shape, form))
     return wrap(r) if mode == "r" else QRResult(wrap(q), wrap(r))
 
 
@@ -690,7 +701,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     value = matrix(a, "svd")
     check("svd", value)
     full = bool(full_matrices) and value.shape[-1] != value.shape[-2]
-    u, s, vh = unpacked(op("svd", value, full=full), *svd_parts(value.shape, full))
+    u, s, vh = unpack(op("svd", value, full=full), *svd_parts(value.shape, full))
     return SVDResult(wrap(u), wrap(_real(s)), wrap(vh))
 
 
@@ -744,7 +755,7 @@ def eigh(a: Any, UPLO: str = "L") -> EighResult:  # noqa: N803  NumPy's name
     value = matrix(a, "eigh")
     check("eigh", value, True)
     n = value.shape[-1]
-    w, v = unpacked(op("eigh", value, lower=_reads_lower("eigh", UPLO)), (n,), (n, n))
+    w, v = unpack(op("eigh", value, lower=_reads_lower("eigh", UPLO)), (n,), (n, n))
     return EighResult(wrap(_real(w)), wrap(v))
 
 
@@ -784,7 +795,7 @@ def eig(a: Any) -> EigResult:
     value = matrix(a, "eig")
     check("eig", value, True)
     n = value.shape[-1]
-    w, v = unpacked(op("eig", value), (n,), (n, n))
+    w, v = unpack(op("eig", value), (n,), (n, n))
     return EigResult(wrap(w), wrap(v))
 
 

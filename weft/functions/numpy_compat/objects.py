@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, own, wrap
+from weft.array import Array, Scalar, wrap, wrap_array
 from weft.array.convert import exact_operands, number_node
 from weft.array.numpy_methods import Flat as flatiter
 from weft.array.views import unused_memory, view_memory
@@ -212,8 +212,8 @@ def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     check_like(like, "ascontiguousarray")
     result = asarray(a, dtype)
     if not result.ndim:
-        return own(result.node).reshape(1)
-    return result if result._is_contiguous() else own(result.node)
+        return wrap_array(result.node).reshape(1)
+    return result if result._is_contiguous() else wrap_array(result.node)
 
 
 @unbound
@@ -864,8 +864,8 @@ class _Joiner:
         """Return a number as a vector, in the dtype of the arrays beside it unless it has its own."""
         arrays = [o for o in neighbours if isinstance(o, Array | np.generic)]
         if type(x) in (int, float, bool) and arrays:
-            return own(number_node(x, parse_dtype(result_type(x, *(a.dtype for a in arrays))))).reshape(1)
-        return own(node(x, "r_")).reshape(1)
+            return wrap_array(number_node(x, parse_dtype(result_type(x, *(a.dtype for a in arrays))))).reshape(1)
+        return wrap_array(node(x, "r_")).reshape(1)
 
     @staticmethod
     def _expand(x: Array, ndmin: int, begin: int) -> Array:

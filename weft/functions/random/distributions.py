@@ -19,7 +19,7 @@ from weft.array import Array, wrap
 from weft.array.convert import number_node, promote_operands
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, Format
 from weft.dtypes.parse import parse_dtype
-from weft.eager.materialise import look
+from weft.eager.materialise import read_array
 from weft.eager.peek import leaf, peek
 from weft.errors import DTypeError, ShapeError, TraceError, name_called_function
 from weft.functions.elementwise.ufuncs import ceil, exp, expm1, log, maximum, sqrt, tan
@@ -32,7 +32,7 @@ from weft.graph.source_lines import user_frame, user_line
 from weft.kernel.summation import running
 from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
-from weft.runtime.traced_int import TRACED_TYPES, TracedInt, computed
+from weft.runtime.traced_int import TRACED_TYPES, TracedInt, compute_traced
 
 DISTRIBUTIONS = [
     "beta", "binomial", "bytes", "chisquare", "dirichlet", "f", "gamma", "geometric", "gumbel", "hypergeometric", "laplace",
@@ -86,7 +86,7 @@ def _combine(unit: Array, operation: Any, name: str, x: Any) -> Array:
 
 def _parameter(x: Any, dtype: Format) -> Node:
     if arguments.is_number(x):
-        return number_node(computed(float, x), dtype)
+        return number_node(compute_traced(float, x), dtype)
     return arguments.convert_for_write(x, dtype, "random", "parameter")
 
 
@@ -357,7 +357,7 @@ Formula = Callable[..., Any]
 
 
 def _parameter_array(x: Any, dtype: Format) -> Any:
-    return wrap(number_node(computed(float, x), dtype)) if arguments.is_number(x) else wrap(cast(node(x, "random"), dtype))
+    return wrap(number_node(compute_traced(float, x), dtype)) if arguments.is_number(x) else wrap(cast(node(x, "random"), dtype))
 
 
 def _draw_by_formula(
@@ -379,10 +379,10 @@ def _draw_by_formula(
 def _refuse_in_trace(name: str) -> None:
     """Raise TraceError inside a trace: NumPy draws immediately, which a program cannot contain."""
     trace = CONTEXT.trace
-    if trace is not None and trace.looks:
+    if trace is not None and trace.read_error:
         raise TraceError(
             f"{user_line(user_frame())}: NumPy draws random.{name} immediately, which is not possible inside "
-            f"{trace.looks}: draw outside and pass the numbers as an argument"
+            f"{trace.read_error}: draw outside and pass the numbers as an argument"
         )
 
 
@@ -813,7 +813,7 @@ def _choose_indices(key: Any, count: int, shape: arguments.Shape, replace: bool,
             return integer(word * count >> 64, INT64)
         return scale_to_range(wide(open_words(key, "choice"), shape), count, 0, INT64)
     if weights is not None and not CONTEXT.transform_depth:
-        _check_weights(look(weights), total if not replace else min(total, 1))
+        _check_weights(read_array(weights), total if not replace else min(total, 1))
     if weights is not None and replace:
         return _choose_by_weight(drawn(uniform_node, key, "choice", shape, FLOAT64).node, weights, count)
     if weights is None:

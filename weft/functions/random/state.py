@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, own, wrap
+from weft.array import Array, wrap, wrap_array
 from weft.array.convert import numpy_node
 from weft.dtypes.formats import FLOAT64, UINT64, Format
 from weft.eager import policy
@@ -30,7 +30,7 @@ from weft.functions.support.arguments import Node, Shape, cast, node, number, op
 from weft.process.docstrings import complete_module
 from weft.runtime.cell import WRITE_LOCK, inside_trace
 from weft.runtime.context import CONTEXT
-from weft.runtime.traced_int import TRACED_TYPES, computed
+from weft.runtime.traced_int import TRACED_TYPES, compute_traced
 
 PREPARED_BLOCKS = 1024  # positions (blocks) prepared at a time
 MAX_PREPARED_ELEMENTS = 128  # largest number of elements of a prepared draw
@@ -161,12 +161,12 @@ def make_stream(seed: int, function: str) -> Stream:
 def _make_untraced(value: int) -> Array:
     """Return an array that belongs to no trace, even if this module is imported inside one."""
     with inside_trace(None):
-        return own(numpy_node(np.asarray(value, np.uint64)))
+        return wrap_array(numpy_node(np.asarray(value, np.uint64)))
 
 
 def _hash_seed(seed: Any, function: str) -> int:
     """Hash a seed to 64 bits (splitmix64): similar seeds give unrelated keys. A traced seed gives a traced key."""
-    return computed(_hash_int, seed, function) if type(seed) in TRACED_TYPES else _hash_int(seed, function)
+    return compute_traced(_hash_int, seed, function) if type(seed) in TRACED_TYPES else _hash_int(seed, function)
 
 
 def _hash_int(seed: Any, function: str) -> int:

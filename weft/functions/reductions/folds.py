@@ -121,7 +121,7 @@ def sum(
     if result is None:
         result = _fold("sum", a, axis, keepdims, out, dtype)
         if isinstance(a, Array):
-            shaped.did(result.node, a.node)
+            shaped.count_call(result.node, a.node)
     return result
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, ndarray, own, wrap, wrap_like
+from weft.array import Array, ndarray, wrap, wrap_array, wrap_like
 from weft.array.convert import array_operands, exact_operands, iterate_items, number_node, numpy_node
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import INT64
@@ -21,7 +21,7 @@ from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, Node, arrays, broadcast, cast, node, op, reshaped, sliced, try_numpy
 from weft.functions.support.arguments import broadcast_shapes as _broadcast_shapes
 from weft.process.docstrings import complete_module
-from weft.runtime.traced_int import TRACED_TYPES, TracedInt, computed
+from weft.runtime.traced_int import TRACED_TYPES, TracedInt, compute_traced
 
 
 def broadcast_shapes(*shapes: Any) -> arguments.Shape:
@@ -69,7 +69,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
     value, extents = node(array, "broadcast_to", "array"), arguments.shape_tuple(shape, "broadcast_to")
     if _broadcast_shapes("broadcast_to", value.shape, extents) != extents:
         raise ShapeError(f"broadcast_to: array has shape {value.shape}, which does not broadcast to {extents}")
-    return own(broadcast(value, extents))
+    return wrap_array(broadcast(value, extents))
 
 
 def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
@@ -89,11 +89,11 @@ def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
     """
     nodes = [node(x, "broadcast_arrays", f"arrays[{k}]") for k, x in enumerate(arrays)]
     shape = _broadcast_shapes("broadcast_arrays", *(n.shape for n in nodes))
-    return tuple(own(broadcast(n, shape)) for n in nodes)
+    return tuple(wrap_array(broadcast(n, shape)) for n in nodes)
 
 
 def _array(x: Any, function: str, argument: str = "a") -> Array:
-    return x if isinstance(x, Array) else own(node(x, function, argument))
+    return x if isinstance(x, Array) else wrap_array(node(x, function, argument))
 
 
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
@@ -383,7 +383,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
 
 def _to_shift(n: Any) -> Any:
     """Return a shift as an int, or as a traced int."""
-    return computed(operator.index, n) if type(n) in TRACED_TYPES else arguments.whole(n, "roll", "shift")
+    return compute_traced(operator.index, n) if type(n) in TRACED_TYPES else arguments.whole(n, "roll", "shift")
 
 
 def _rolled(value: Node, shift: Any, axis: int) -> Node:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, own, wrap
+from weft.array import Array, wrap, wrap_array
 from weft.array.convert import convert_checked, number_node, numpy_node, warn_of_overflow
 from weft.dtypes.formats import BOOL, FLOAT64, INEXACT, INT64, INTEGERS
 from weft.errors import ShapeError
@@ -192,7 +192,7 @@ def _add_odd_reflection(value: Node, axis: int, first: bool, count: int, edge: i
 
 def _pad_by_function(value: Node, widths: list[tuple[int, int]], write: Callable[..., Any], kwargs: dict[str, Any]) -> Array:
     """Pad with zeros and let ``write`` fill each vector along each axis."""
-    padded = own(_pad_constant(value, widths, 0))
+    padded = wrap_array(_pad_constant(value, widths, 0))
     for axis in range(padded.ndim):
         lines = moveaxis(padded, axis, -1)
         for place in np.ndindex(lines.shape[:-1]):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from weft import errors
-from weft.array import Array, convert, ndarray, own, wrap
+from weft.array import Array, convert, ndarray, wrap, wrap_array
 from weft.array.convert import NUMBERS as PYTHON_NUMBERS
 from weft.array.convert import as_node, cast, convert_assigned, convert_operand, promote_operands, read_operands
 from weft.array.indexing import resolve_scalar_indices
@@ -692,4 +692,4 @@ def try_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None,
     except (TypeError, ValueError, IndexError):
         return None
     node = leaf(result, FROM_NUMPY[result.dtype])
-    return wrap(node) if isinstance(result, np.generic) else own(node)
+    return wrap(node) if isinstance(result, np.generic) else wrap_array(node)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, own
+from weft.array import Array, Scalar, wrap_array
 from weft.dtypes.formats import DEFAULT
 from weft.dtypes.parse import check_like, parse_any_byte_order, stored
 from weft.errors import DTypeError, name_numpy_errors
@@ -130,7 +130,7 @@ class Archive(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         with _without_pickles():
-            return own(node(self._archive[name], "load"))
+            return wrap_array(node(self._archive[name], "load"))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.files)
@@ -186,7 +186,7 @@ def load(
     _check_file(file, "load")
     with _without_pickles():
         content = np.load(file, allow_pickle=False, max_header_size=max_header_size)
-    return own(node(content, "load")) if isinstance(content, np.ndarray) else Archive(content)
+    return wrap_array(node(content, "load")) if isinstance(content, np.ndarray) else Archive(content)
 
 
 @contextmanager
@@ -236,7 +236,7 @@ def _read_text(
     check_like(like, function)
     result = read(fname, numpy_dtype, *args, **kwargs)
     is_unpacked = kwargs.get("unpack") and isinstance(result, list | tuple)
-    return tuple(own(node(x, function)) for x in result) if is_unpacked else own(node(result, function))
+    return tuple(wrap_array(node(x, function)) for x in result) if is_unpacked else wrap_array(node(result, function))
 
 
 def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -322,7 +322,7 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
     numpy_dtype = stored(dtype)
     with name_numpy_errors("frombuffer"):
         elements = np.frombuffer(buffer, numpy_dtype, count, offset)
-    return own(node(elements, "frombuffer"))
+    return wrap_array(node(elements, "frombuffer"))
 
 
 @unbound
@@ -349,7 +349,7 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     check_like(like, "fromfile")
     _check_file(file, "fromfile")
     with name_numpy_errors("fromfile"):
-        return own(node(np.fromfile(file, stored(dtype), _limit_to_file(file, count), sep, offset), "fromfile"))
+        return wrap_array(node(np.fromfile(file, stored(dtype), _limit_to_file(file, count), sep, offset), "fromfile"))
 
 
 def _limit_to_file(file: Any, count: int) -> int:
@@ -386,7 +386,7 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, lik
         numbers = np.fromstring(string, numpy_dtype, min(count, len(string)), sep=sep)
         if count > 0 and (have := _count_numbers(string, numpy_dtype, sep)) < count:  # NumPy would return uninitialised memory
             raise ValueError(f"string has {have} numbers, fewer than count={count}")
-    return own(node(numbers, "fromstring"))
+    return wrap_array(node(numbers, "fromstring"))
 
 
 def _count_numbers(string: str, dtype: np.dtype, sep: str) -> float:

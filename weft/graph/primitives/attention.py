@@ -27,7 +27,7 @@ from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives import attention_composed as composed
 from weft.graph.primitives.attention_composed import split
 from weft.graph.primitives.call import call, cast, reshape
-from weft.graph.primitives.common import Batched, extent, front, spread, traffic
+from weft.graph.primitives.common import NodeAndAxis, extent, front, spread, traffic
 from weft.graph.primitives.philox import word
 from weft.graph.primitives.rules import dtype_error
 from weft.graph.primitives.table import TABLE, register
@@ -177,8 +177,8 @@ def _vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[Node | None,
     return (*gradients, *(None,) * (len(inputs) - len(gradients)))
 
 
-def _batch(name: str, count: int) -> Callable[..., Batched]:
-    def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
+def _batch(name: str, count: int) -> Callable[..., NodeAndAxis]:
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> NodeAndAxis:
         """Add the batch as a dimension in front. Keys, values and masks without it are shared."""
         n, keep = extent(inputs, dims), params["keep"]
         rows = [spread(x, d, n) for x, d in zip(inputs[:count], dims[:count], strict=True)]
@@ -201,7 +201,7 @@ def _batch(name: str, count: int) -> Callable[..., Batched]:
     return rule
 
 
-def _words(seeds: Sequence[Node], dims: Sequence[int | None], shape: Shape) -> Batched:
+def _words(seeds: Sequence[Node], dims: Sequence[int | None], shape: Shape) -> NodeAndAxis:
     """Return random words, the same for all examples if these share their seed."""
     several = TABLE["random_bits"].batch
     assert several is not None

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.dtypes.formats import BOOL, FLOAT32, INT64, UINT64
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.call import broadcast_to, call, cast, full, number, reshape, transposed
+from weft.graph.primitives.call import broadcast_to, call, cast, full, number, reshape, transpose
 from weft.graph.primitives.table import constant
 
 
@@ -128,12 +128,12 @@ def gradient(*operands: Node, result: str, scale: float, causal: bool, keep: flo
     _, words = split(operands[6:], keep)
     weights, through = _weights_and_cotangent(operands, causal, scale, keep)
     if result == "value":
-        weights = transposed(_apply_dropout(weights, words, keep))
+        weights = transpose(_apply_dropout(weights, words, keep))
         return cast(_sum_to(_product(weights, _wide(g)[0], False), v.shape), q.dtype)
     ds = call.multiply(through(), number(scale, weights))
     if result == "query":
         return cast(_product(ds, _broadcast_lead(_wide(k)[0], q.shape[:-2]), False), q.dtype)
-    return cast(_sum_to(_product(transposed(ds), _wide(q)[0], False), k.shape), q.dtype)
+    return cast(_sum_to(_product(transpose(ds), _wide(q)[0], False), k.shape), q.dtype)
 
 
 def mask_gradient(mask: Node, operands: Sequence[Node], params: dict[str, Any]) -> Node:
@@ -153,7 +153,7 @@ def sums_vjp(g: Node, inputs: Sequence[Node], params: dict[str, Any]) -> tuple[N
     scaled = call.multiply(ds, number(params["scale"], ds))
     derivatives: list[Node | None] = [
         cast(_product(scaled, _broadcast_lead(k, q.shape[:-2]), False), inputs[0].dtype),
-        cast(_sum_to(_product(transposed(scaled), q, False), k.shape), inputs[1].dtype), None,
+        cast(_sum_to(_product(transpose(scaled), q, False), k.shape), inputs[1].dtype), None,
     ]
     derivatives += [None if m.dtype is BOOL else cast(_sum_to(ds, m.shape), m.dtype) for m in masks]
     return (*derivatives, *(None,) * (len(inputs) - len(derivatives)))

@@ -9,7 +9,7 @@ from typing import Any
 from weft.dtypes.formats import FLOAT32, FLOAT64
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.call import broadcast_to, call, permute, reshape
-from weft.graph.primitives.common import Batched, extent
+from weft.graph.primitives.common import NodeAndAxis, extent
 from weft.graph.primitives.dot_general import Pair, free_axes
 from weft.graph.primitives.table import bind
 
@@ -17,7 +17,7 @@ SHORT_ROW = 8  # elements: fewer do not fill a vector
 _MOVES = frozenset(("reshape", "permute", "broadcast_to", "slice", "pad", "concat", "slice_set"))
 
 # how parameters that number or measure dimensions change if the batch, of n elements, becomes the last dimension
-_LIFTED: dict[str, Callable[[Any, int], Any]] = {
+_PARAMETER_LIFTS: dict[str, Callable[[Any, int], Any]] = {
     "axes": lambda axes, n: (*axes, len(axes)), "shape": lambda shape, n: (*shape, n), "step": lambda steps, n: (*steps, 1),
     **dict.fromkeys(("start", "low", "high"), lambda positions, n: (*positions, 0)),
 }
@@ -35,7 +35,7 @@ def spread_batch_last(x: Node, dim: int | None, count: int) -> Node:
     return move_batch_last(x, dim) if dim is not None else broadcast_to(move_batch_last(x, None), (*x.shape, count))
 
 
-def apply_batch_last(op: Primitive, inputs: Sequence[Node], dims: Sequence[int | None], params: Mapping[str, Any]) -> Batched:
+def apply_batch_last(op: Primitive, inputs: Sequence[Node], dims: Sequence[int | None], params: Mapping[str, Any]) -> NodeAndAxis:
     """Return a primitive on batched operands.
 
     The batch is the last dimension of element-wise primitives, moves and small products. Others follow their own rule.
@@ -44,7 +44,7 @@ def apply_batch_last(op: Primitive, inputs: Sequence[Node], dims: Sequence[int |
         out = bind(op, *map(move_batch_last, inputs, dims), **params)
     elif op.name in _MOVES:
         n = extent(inputs, dims)
-        lifted = {key: _LIFTED[key](value, n) if key in _LIFTED else value for key, value in params.items()}
+        lifted = {key: _PARAMETER_LIFTS[key](value, n) if key in _PARAMETER_LIFTS else value for key, value in params.items()}
         out = bind(op, *[spread_batch_last(x, d, n) for x, d in zip(inputs, dims, strict=True)], **lifted)
     elif op.name == "dot_general" and _is_small(inputs[0], dims[0], params["contract"]):
         out = _small_product([*map(move_batch_last, inputs, dims)], params["contract"], params["batch"])

@@ -60,7 +60,7 @@ def slice_axis(x: Node, axis: int, start: int, stop: int) -> Node:
     return call.slice(x, start=tuple([start if d == axis else 0 for d in range(rank)]), step=(1,) * rank, shape=shape)
 
 
-def transposed(x: Node) -> Node:
+def transpose(x: Node) -> Node:
     """Exchange the last two axes."""
     n = len(x.shape)
     return permute(x, (*range(n - 2), n - 1, n - 2))

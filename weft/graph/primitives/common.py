@@ -14,7 +14,7 @@ from weft.dtypes.rounding import converted
 from weft.graph.node import Cost, Node
 from weft.graph.primitives.call import broadcast_to, call, permute, reshape
 
-Batched = tuple[Node, int | None]
+NodeAndAxis = tuple[Node, int | None]
 
 
 class _IndexRules:
@@ -103,24 +103,24 @@ def rank(x: Node, dim: int | None) -> int:
 
 
 # how parameters that number or measure dimensions change if the batch, of n elements, becomes the first dimension
-_LIFTED: dict[str, Callable[[Any, int], Any]] = {
-    "axis": lambda axis, n: axis + 1, "axes": lambda axes, n: shifted(axes), "shape": lambda shape, n: (n, *shape),
+_PARAMETER_LIFTS: dict[str, Callable[[Any, int], Any]] = {
+    "axis": lambda axis, n: axis + 1, "axes": lambda axes, n: shift_axes(axes), "shape": lambda shape, n: (n, *shape),
     **dict.fromkeys(("start", "low", "high"), lambda positions, n: (0, *positions)), "step": lambda steps, n: (1, *steps),
 }
 
 
-def batch_in_front(name: str) -> Callable[..., Batched]:
+def batch_in_front(name: str) -> Callable[..., NodeAndAxis]:
     """Return the batching rule of a primitive that treats the batch, in front of all operands, as one more dimension."""
-    def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> NodeAndAxis:
         n = extent(inputs, dims)
-        lifted = {key: _LIFTED[key](value, n) if key in _LIFTED else value for key, value in params.items()}
+        lifted = {key: _PARAMETER_LIFTS[key](value, n) if key in _PARAMETER_LIFTS else value for key, value in params.items()}
         return getattr(call, name)(*[spread(x, d, n) for x, d in zip(inputs, dims, strict=True)], **lifted), 0
     return rule
 
 
-def batch_elementwise(name: str) -> Callable[..., Batched]:
+def batch_elementwise(name: str) -> Callable[..., NodeAndAxis]:
     """Return the batching rule of an element-wise primitive."""
-    def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> NodeAndAxis:
         bind = getattr(call, name)
         if len(inputs) == 1:
             return bind(*inputs, **params), dims[0]
@@ -135,7 +135,7 @@ def batch_elementwise(name: str) -> Callable[..., Batched]:
     return rule
 
 
-def shifted(axes: Sequence[int]) -> tuple[int, ...]:
+def shift_axes(axes: Sequence[int]) -> tuple[int, ...]:
     """Return axes, shifted by a batch dimension in front."""
     return tuple(a + 1 for a in axes)
 

@@ -73,10 +73,10 @@ _REST = """
     where recompute reshape permute broadcast_to slice pad concat slice_set gather scatter reduce_sum reduce_prod reduce_max
     reduce_min argmax argmin cumulative_sum cumulative_prod cumulative_max cumulative_min
     dot_general sort argsort""".split()
-_OWN: dict[str, Callable[..., Any]] = {
+_OWN_VJPS: dict[str, Callable[..., Any]] = {
     "abs": _abs_vjp, "sign": _sign_vjp, "acosh": _acosh_vjp, "pow": _pow_vjp, "cast": _cast_vjp,
 }
-HAS_TWIN = frozenset((*_UNARY, *_BINARY, *_REST, *_OWN))
+HAS_TWIN = frozenset((*_UNARY, *_BINARY, *_REST, *_OWN_VJPS))
 _TWINS: dict[Primitive, Primitive] = {}
 
 
@@ -96,7 +96,7 @@ def twin(op: Primitive, *inputs: Node, **params: Any) -> Primitive:
             result = replace(
                 op, name=f"complex_{op.name}", kind="host", rule=_rule(op), formula=None, at=None, along=None, monoid="",
                 view=False, same_memory=False, moves=False, last=False, cheap=False, heavy=False,
-                vjp=_OWN.get(op.name, op.vjp),
+                vjp=_OWN_VJPS.get(op.name, op.vjp),
             )
         else:
             dtype = next((i.dtype for i in inputs if i.dtype in COMPLEX), params.get("dtype"))

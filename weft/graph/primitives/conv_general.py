@@ -18,9 +18,9 @@ from weft.dtypes.formats import Format
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, flip, permute, reshape
-from weft.graph.primitives.common import Batched, compute_in_float32, front, inverse, traffic
+from weft.graph.primitives.common import NodeAndAxis, compute_in_float32, front, inverse, traffic
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.rules import check_axes, dtype_error, memoised
+from weft.graph.primitives.rules import check_axes, dtype_error, memoise
 from weft.graph.primitives.settings import precision_params
 from weft.graph.primitives.table import register
 
@@ -40,7 +40,7 @@ def _rule(x: Node, w: Node, precision: str = "float32", **params: Any) -> tuple[
     return _shape(x.shape, w.shape, **params), x.dtype
 
 
-@memoised
+@memoise
 def _shape(
     x: Shape, w: Shape, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims
 ) -> Shape:
@@ -180,7 +180,7 @@ def _split_batch(x: Node, axis: int, count: int) -> Node:
     return reshape(x, (*x.shape[:axis], count, x.shape[axis] // count, *x.shape[axis + 1:]))
 
 
-def _batch(inputs: Sequence[Node], batch_dims: Sequence[int | None], **params: Any) -> Batched:
+def _batch(inputs: Sequence[Node], batch_dims: Sequence[int | None], **params: Any) -> NodeAndAxis:
     (x, w), (bx, bw) = inputs, batch_dims
     dims, groups = params["dims"], params["groups"]
 

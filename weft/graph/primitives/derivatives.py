@@ -15,38 +15,38 @@ from weft.graph.primitives import call as c
 from weft.graph.primitives.call import call, number
 from weft.graph.primitives.table import CONSTANT
 
-One = tuple[Node]
-Two = tuple[Node | None, Node | None]
+OneCotangent = tuple[Node]
+TwoCotangents = tuple[Node | None, Node | None]
 mul, div, neg, sub, plus = call.multiply, call.divide, call.negative, call.subtract, call.add
 
 
-def unary(rule: Callable[[Node, Node, Node], Node]) -> Callable[..., One]:
+def unary(rule: Callable[[Node, Node, Node], Node]) -> Callable[..., OneCotangent]:
     """Return the rule of a unary primitive from ``rule(g, out, x) -> derivative``."""
     return lambda g, out, x: (rule(g, out, x),)
 
 
-def add(g: Node, out: Node, x: Node, y: Node) -> Two:
+def add(g: Node, out: Node, x: Node, y: Node) -> TwoCotangents:
     return g, g
 
 
-def subtract(g: Node, out: Node, x: Node, y: Node) -> Two:
+def subtract(g: Node, out: Node, x: Node, y: Node) -> TwoCotangents:
     return g, neg(g)
 
 
-def multiply(g: Node, out: Node, x: Node, y: Node) -> Two:
+def multiply(g: Node, out: Node, x: Node, y: Node) -> TwoCotangents:
     return mul(g, y), mul(g, x)
 
 
-def divide(g: Node, out: Node, x: Node, y: Node) -> Two:
+def divide(g: Node, out: Node, x: Node, y: Node) -> TwoCotangents:
     part = div(g, y)
     return part, neg(mul(part, out))
 
 
-def remainder(g: Node, out: Node, x: Node, y: Node) -> Two:
+def remainder(g: Node, out: Node, x: Node, y: Node) -> TwoCotangents:
     return g, neg(mul(g, call.floor_divide(x, y)))
 
 
-def power(g: Node, out: Node, x: Node, y: Node) -> Two:
+def power(g: Node, out: Node, x: Node, y: Node) -> TwoCotangents:
     zero, one = number(0, x), number(1, x)
     if y.op is CONSTANT:
         exponent = float(y.params["value"])
@@ -66,17 +66,17 @@ def _share(g: Node, wins: Node, ties: Node) -> Node:
     return call.where(wins, g, call.where(ties, mul(g, number(0.5, g)), number(0, g)))
 
 
-def maximum(g: Node, out: Node, x: Node, y: Node) -> Two:
+def maximum(g: Node, out: Node, x: Node, y: Node) -> TwoCotangents:
     ties = call.equal(x, y)
     return _share(g, call.greater(x, y), ties), _share(g, call.greater(y, x), ties)
 
 
-def minimum(g: Node, out: Node, x: Node, y: Node) -> Two:
+def minimum(g: Node, out: Node, x: Node, y: Node) -> TwoCotangents:
     ties = call.equal(x, y)
     return _share(g, call.less(x, y), ties), _share(g, call.less(y, x), ties)
 
 
-def logaddexp(g: Node, out: Node, x: Node, y: Node) -> Two:
+def logaddexp(g: Node, out: Node, x: Node, y: Node) -> TwoCotangents:
     """The smaller operand has the share e / (1 + e), the larger one 1 / (1 + e), where e = exp(smaller - larger).
 
     e is at most 1, so no derivative of a share, of any order, is an infinity times zero. Where the operands are equal, the
@@ -97,29 +97,29 @@ def without_zeros(denominator: Node) -> Node:
     return call.where(call.equal(denominator, number(0, denominator)), number(1, denominator), denominator)
 
 
-def atan2(g: Node, out: Node, y: Node, x: Node) -> Two:
+def atan2(g: Node, out: Node, y: Node, x: Node) -> TwoCotangents:
     part = div(g, without_zeros(plus(call.square(x), call.square(y))))
     return mul(part, x), neg(mul(part, y))
 
 
-def hypot(g: Node, out: Node, x: Node, y: Node) -> Two:
+def hypot(g: Node, out: Node, x: Node, y: Node) -> TwoCotangents:
     """Both derivatives are 0 at the origin. Each operand is divided, not g: g / out is infinite if out is subnormal."""
     length = without_zeros(out)
     return mul(g, div(x, length)), mul(g, div(y, length))
 
 
-def root_of_squares(g: Node, out: Node, x: Node) -> One:
+def root_of_squares(g: Node, out: Node, x: Node) -> OneCotangent:
     """The derivative of a square root, but 0 at 0: that of a norm or a deviation with zero terms only."""
     zero = call.equal(out, number(0, out))
     return (call.where(zero, number(0, g), div(mul(g, number(0.5, g)), without_zeros(out))),)
 
 
-def copysign(g: Node, out: Node, x: Node, y: Node) -> Two:
+def copysign(g: Node, out: Node, x: Node, y: Node) -> TwoCotangents:
     turned = call.not_equal(call.signbit(x), call.signbit(y))
     return call.where(turned, neg(g), g), None
 
 
-def where(g: Node, out: Node, condition: Node, x: Node, y: Node) -> tuple[None, Node, Node]:
+def where_vjp(g: Node, out: Node, condition: Node, x: Node, y: Node) -> tuple[None, Node, Node]:
     zero = number(0, g)
     return None, call.where(condition, g, zero), call.where(condition, zero, g)
 
@@ -128,7 +128,7 @@ def cast(g: Node, out: Node, x: Node, dtype: Format) -> tuple[Node | None]:
     return (c.cast(g, x.dtype) if x.dtype in FLOATS and dtype in FLOATS else None,)
 
 
-def round_to(g: Node, out: Node, x: Node, dtype: Format, mode: str) -> One:
+def round_to(g: Node, out: Node, x: Node, dtype: Format, mode: str) -> OneCotangent:
     """The derivative of rounding: that of the identity."""
     return (c.cast(g, x.dtype),)
 
@@ -137,11 +137,11 @@ def round_stochastic(g: Node, out: Node, x: Node, word: Node, dtype: Format, bit
     return c.cast(g, x.dtype), None
 
 
-def identity(g: Node, out: Node, x: Node) -> One:
+def identity(g: Node, out: Node, x: Node) -> OneCotangent:
     return (g,)
 
 
-def _over_root(g: Node, radicand: Node) -> Node:
+def _divide_by_root(g: Node, radicand: Node) -> Node:
     return div(g, call.sqrt(radicand))
 
 
@@ -163,13 +163,13 @@ log10 = _per_log(10)
 sin = unary(lambda g, out, x: mul(g, call.cos(x)))
 cos = unary(lambda g, out, x: neg(mul(g, call.sin(x))))
 tan = unary(lambda g, out, x: mul(g, plus(number(1, out), call.square(out))))
-asin = unary(lambda g, out, x: _over_root(g, sub(number(1, x), call.square(x))))
-acos = unary(lambda g, out, x: neg(_over_root(g, sub(number(1, x), call.square(x)))))
+asin = unary(lambda g, out, x: _divide_by_root(g, sub(number(1, x), call.square(x))))
+acos = unary(lambda g, out, x: neg(_divide_by_root(g, sub(number(1, x), call.square(x)))))
 atan = unary(lambda g, out, x: div(g, plus(number(1, x), call.square(x))))
 sinh = unary(lambda g, out, x: mul(g, call.cosh(x)))
 cosh = unary(lambda g, out, x: mul(g, call.sinh(x)))
 tanh = unary(lambda g, out, x: mul(g, sub(number(1, out), call.square(out))))
-asinh = unary(lambda g, out, x: _over_root(g, plus(call.square(x), number(1, x))))
-acosh = unary(lambda g, out, x: _over_root(g, mul(sub(x, number(1, x)), plus(x, number(1, x)))))
+asinh = unary(lambda g, out, x: _divide_by_root(g, plus(call.square(x), number(1, x))))
+acosh = unary(lambda g, out, x: _divide_by_root(g, mul(sub(x, number(1, x)), plus(x, number(1, x)))))
 atanh = unary(lambda g, out, x: div(g, sub(number(1, x), call.square(x))))
 erf = unary(lambda g, out, x: mul(g, mul(number(2 / math.sqrt(math.pi), x), call.exp(neg(call.square(x))))))

@@ -15,9 +15,9 @@ from weft.dtypes.formats import Format
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, permute, reshape
-from weft.graph.primitives.common import Batched, compute_in_float32, inverse, traffic
+from weft.graph.primitives.common import NodeAndAxis, compute_in_float32, inverse, traffic
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.rules import check_axes, dtype_error, memoised
+from weft.graph.primitives.rules import check_axes, dtype_error, memoise
 from weft.graph.primitives.settings import precision_params
 from weft.graph.primitives.table import register
 
@@ -36,7 +36,7 @@ def _rule(a: Node, b: Node, contract: Pair, batch: Pair, precision: str = "float
     return _shape(a.shape, b.shape, contract, batch), dtype
 
 
-@memoised
+@memoise
 def _shape(sa: Shape, sb: Shape, contract: Pair, batch: Pair) -> Shape:
     check_axes("dot_general", contract[0] + batch[0], len(sa), "axes of a")
     check_axes("dot_general", contract[1] + batch[1], len(sb), "axes of b")
@@ -116,7 +116,7 @@ def _shift(axes: tuple[int, ...], dim: int | None) -> tuple[int, ...]:
 
 def _batch(
     inputs: Sequence[Node], dims: Sequence[int | None], contract: Pair, batch: Pair, precision: str = "float32",
-) -> Batched:
+) -> NodeAndAxis:
     (a, b), (da, db) = inputs, dims
     pairs: list[Pair] = [(_shift(p[0], da), _shift(p[1], db)) for p in (contract, batch)]
     if da is not None and db is not None:

@@ -19,7 +19,7 @@ from weft.graph.node import Domain, Node, Primitive, Shape
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives import formulas as f
 from weft.graph.primitives.call import call
-from weft.graph.primitives.common import Batched, batch_elementwise, compute_in_float32, elementwise_cost, front, zero_vjp
+from weft.graph.primitives.common import NodeAndAxis, batch_elementwise, compute_in_float32, elementwise_cost, front, zero_vjp
 from weft.graph.primitives.kinds import ALL, BITS, NUMBERS, SIGNED
 from weft.graph.primitives.rules import Rule, binary, broadcast, dtype_error, shapes_error, unary, where_rule
 from weft.graph.primitives.table import TABLE, constant, register
@@ -27,7 +27,7 @@ from weft.graph.primitives.table import TABLE, constant, register
 HEAVY = 10  # operations an element from which on a primitive is heavy
 
 
-def each(fn: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:
+def apply_each(fn: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:
     """Return a reference that applies a Python function to each element, in float64, for functions that NumPy lacks."""
     many = np.frompyfunc(fn, 1, 1)
     return lambda x: np.asarray(many(np.asarray(x, np.float64)), np.float64).astype(x.dtype)
@@ -122,7 +122,7 @@ def _table() -> None:
     entry("acosh", 1, FLOATS, np.arccosh, machine("acosh"), d.acosh, flops=30, domain=(1.2, 5.0), exact=False)
     entry("atanh", 1, FLOATS, np.arctanh, machine("atanh"), d.atanh, flops=25, domain=unit, exact=False)
     entry("atan2", 2, FLOATS, np.arctan2, machine("atan2"), d.atan2, flops=30, exact=False)
-    entry("erf", 1, FLOATS, each(math.erf), machine("erf"), d.erf, flops=25, exact=False)
+    entry("erf", 1, FLOATS, apply_each(math.erf), machine("erf"), d.erf, flops=25, exact=False)
     entry("hypot", 2, FLOATS, np.hypot, f.hypot, d.hypot, flops=10, exact=False)
     # sign and kind of numbers
     entry("copysign", 2, FLOATS, np.copysign, machine("copysign"), d.copysign)
@@ -170,7 +170,7 @@ def _round_stochastic(x: np.ndarray, word: np.ndarray, dtype: Format, bits: int)
     return round_array(converted(x, FROM_NUMPY[x.dtype].computed.numpy), dtype, "stochastic", word)
 
 
-def _batch_stochastic(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
+def _batch_stochastic(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> NodeAndAxis:
     """Batch a stochastic rounding. Examples that would share their random words get words of their own.
 
     They come from another key, and the base is multiplied, so that no two roundings use the same words.
@@ -231,7 +231,7 @@ register(Primitive(
     batch_elementwise("nextafter"), elementwise_cost(6), True, domain=Domain(2, FLOATS),
 ))
 register(Primitive(
-    "where", "elementwise", where_rule, np.where, f.where, d.where,
+    "where", "elementwise", where_rule, np.where, f.select_where, d.where_vjp,
     batch_elementwise("where"), elementwise_cost(1), True,
 ))
 CAST = register(Primitive(

@@ -39,11 +39,11 @@ def machine(name: str) -> Formula:
     return lambda m, *values: getattr(m, name)(*values)
 
 
-def both(a: Any, b: Any, m: Any) -> Any:
+def bitwise_and(a: Any, b: Any, m: Any) -> Any:
     return getattr(m, "and")(a, b)
 
 
-def either(a: Any, b: Any, m: Any) -> Any:
+def bitwise_or(a: Any, b: Any, m: Any) -> Any:
     return getattr(m, "or")(a, b)
 
 
@@ -62,10 +62,10 @@ maximum = on_bool(machine("or"), "max")
 minimum = on_bool(machine("and"), "min")
 equal = on_bool(lambda m, x, y: invert(m.xor(x, y), m), "eq")
 not_equal = on_bool(machine("xor"), "ne")
-less = on_bool(lambda m, x, y: both(invert(x, m), y, m), "lt")
-less_equal = on_bool(lambda m, x, y: either(invert(x, m), y, m), "le")
-greater = on_bool(lambda m, x, y: both(x, invert(y, m), m), "gt")
-greater_equal = on_bool(lambda m, x, y: either(x, invert(y, m), m), "ge")
+less = on_bool(lambda m, x, y: bitwise_and(invert(x, m), y, m), "lt")
+less_equal = on_bool(lambda m, x, y: bitwise_or(invert(x, m), y, m), "le")
+greater = on_bool(lambda m, x, y: bitwise_and(x, invert(y, m), m), "gt")
+greater_equal = on_bool(lambda m, x, y: bitwise_or(x, invert(y, m), m), "ge")
 
 
 def truth(m: Any, x: Any) -> Any:
@@ -111,8 +111,8 @@ def power(m: Any, x: Any, y: Any) -> Any:
     if x.dtype not in SIGNED:
         return m.pow(x, y)
     zero, one = m.const(0, x), m.const(1, x)
-    sign = m.select(m.eq(both(y, one, m), zero), one, x)
-    inverse = m.select(either(m.eq(x, one), m.eq(x, m.const(-1, x)), m), sign, zero)
+    sign = m.select(m.eq(bitwise_and(y, one, m), zero), one, x)
+    inverse = m.select(bitwise_or(m.eq(x, one), m.eq(x, m.const(-1, x)), m), sign, zero)
     return m.select(m.lt(y, zero), inverse, m.pow(x, m.max(y, zero)))
 
 
@@ -142,7 +142,7 @@ def hypot(m: Any, x: Any, y: Any) -> Any:
         big, small = m.max(a, b), m.min(a, b)
         ratio = m.select(m.eq(big, m.const(0, x)), m.const(0, x), m.div(small, big))
         root = m.mul(big, m.sqrt(m.add(m.const(1, x), m.mul(ratio, ratio))))
-    infinite = either(isinf(m, x), isinf(m, y), m)  # also if the other operand is NaN
+    infinite = bitwise_or(isinf(m, x), isinf(m, y), m)  # also if the other operand is NaN
     return m.select(infinite, m.const(math.inf, x), root)
 
 
@@ -169,7 +169,7 @@ def log_base(m: Any, x: Any, per_octave: float, per_log: float) -> Any:
     else:  # the constant in two parts, so that its rounding is not multiplied by e
         high = float(np.float32(per_octave)) if x.dtype == FLOAT64 else math.floor(per_octave * 4096) / 4096
         out = m.add(m.mul(e, m.const(high, x)), m.add(m.mul(e, m.const(per_octave - high, x)), part))
-    ordinary = both(m.gt(x, m.const(0, x)), m.lt(x, m.const(math.inf, x)), m)
+    ordinary = bitwise_and(m.gt(x, m.const(0, x)), m.lt(x, m.const(math.inf, x)), m)
     return m.select(ordinary, out, m.log(x))  # zero, negative, infinity, NaN
 
 
@@ -194,16 +194,16 @@ def nextafter(m: Any, x: Any, y: Any) -> Any:
     bx, by = m.bitcast(x, ints), m.bitcast(y, ints)
     zero, one, magnitude = m.const(0, bx), m.const(1, bx), m.const(ints.greatest, bx)
     wx, wy = m.cast(x, x.dtype.computed), m.cast(y, y.dtype.computed)
-    size = both(bx, magnitude, m)
+    size = bitwise_and(bx, magnitude, m)
     away = invert(m.xor(m.gt(wy, wx), m.ge(bx, zero)), m)
     step = m.add(bx, m.select(away, one, m.const(-1, bx)))
-    from_zero = either(both(by, m.const(ints.least, bx), m), one, m)
+    from_zero = bitwise_or(bitwise_and(by, m.const(ints.least, bx), m), one, m)
     out = m.bitcast(m.select(m.eq(size, zero), from_zero, step), x.dtype)
-    nan = either(m.ne(wx, wx), m.ne(wy, wy), m)
+    nan = bitwise_or(m.ne(wx, wx), m.ne(wy, wy), m)
     return m.select(m.eq(wx, wy), y, m.select(nan, m.select(m.ne(wx, wx), x, y), out))
 
 
-def where(m: Any, c: Any, x: Any, y: Any) -> Any:
+def select_where(m: Any, c: Any, x: Any, y: Any) -> Any:
     return m.select(c, x, y)
 
 
@@ -230,7 +230,7 @@ def identity(m: Any, x: Any) -> Any:
     return x
 
 
-def counted(m: Any, x: Any, extent: int, from_end: bool = True) -> Any:
+def count_index(m: Any, x: Any, extent: int, from_end: bool = True) -> Any:
     """Return an index as int64, counted from the end where it is negative, unless ``from_end`` is False."""
     value = m.cast(x, INT64)
     if x.dtype.kind == "unsigned" or not from_end:
@@ -239,4 +239,4 @@ def counted(m: Any, x: Any, extent: int, from_end: bool = True) -> Any:
 
 
 def in_bounds(m: Any, x: Any, extent: int, axis: int, from_end: bool) -> Any:
-    return m.check(counted(m, x, extent, from_end), extent)
+    return m.check(count_index(m, x, extent, from_end), extent)

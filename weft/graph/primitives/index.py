@@ -23,7 +23,7 @@ from weft.errors import ShapeError, index_error
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives import common
 from weft.graph.primitives.call import call, cast, full, number, permute, reshape
-from weft.graph.primitives.common import Batched, extent, front, rank, shifted, spread, zero_vjp
+from weft.graph.primitives.common import NodeAndAxis, extent, front, rank, shift_axes, spread, zero_vjp
 from weft.graph.primitives.formulas import in_bounds as in_bounds_formula
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, check_dtype, dtype_error, shapes_error
@@ -169,28 +169,28 @@ def _batched_indices(inputs: Inputs, dims: Dims, count: int) -> tuple[Node, list
     return own, [front(i, d, ndim) for i, d in zip(inputs, dims, strict=True)]
 
 
-def _gather_batch(inputs: Inputs, dims: Dims, axes: Ints) -> Batched:
+def _gather_batch(inputs: Inputs, dims: Dims, axes: Ints) -> NodeAndAxis:
     x, indices, index_dims = inputs[0], inputs[1:], dims[1:]
     if all(d is None for d in index_dims):
-        out = call.gather(front(x, dims[0]), *indices, axes=shifted(axes))
+        out = call.gather(front(x, dims[0]), *indices, axes=shift_axes(axes))
         return out, max(len(i.shape) for i in indices)
     count = extent(inputs, dims)
     own, moved = _batched_indices(indices, index_dims, count)
     if dims[0] is None:
         return call.gather(x, *moved, axes=axes), 0
-    return call.gather(front(x, dims[0]), own, *moved, axes=(0, *shifted(axes))), 0
+    return call.gather(front(x, dims[0]), own, *moved, axes=(0, *shift_axes(axes))), 0
 
 
-def _scatter_batch(inputs: Inputs, dims: Dims, axes: Ints, mode: str) -> Batched:
+def _scatter_batch(inputs: Inputs, dims: Dims, axes: Ints, mode: str) -> NodeAndAxis:
     count = extent(inputs, dims)
     x, updates = spread(inputs[0], dims[0], count), spread(inputs[1], dims[1], count)
     indices, index_dims = inputs[2:], dims[2:]
     if all(d is None for d in index_dims):
         lead = max(len(i.shape) for i in indices)  # the batch goes behind the indices' dimensions
         order = (*range(1, lead + 1), 0, *range(lead + 1, len(updates.shape)))
-        return call.scatter(x, permute(updates, order), *indices, axes=shifted(axes), mode=mode), 0
+        return call.scatter(x, permute(updates, order), *indices, axes=shift_axes(axes), mode=mode), 0
     own, moved = _batched_indices(indices, index_dims, count)
-    return call.scatter(x, updates, own, *moved, axes=(0, *shifted(axes)), mode=mode), 0
+    return call.scatter(x, updates, own, *moved, axes=(0, *shift_axes(axes)), mode=mode), 0
 
 
 def _scatter_cost(node: Node) -> Cost:
@@ -223,7 +223,7 @@ def _last_equal(x: np.ndarray, extent: int) -> np.ndarray:
     return board[key]
 
 
-def _last_equal_batch(inputs: Inputs, dims: Dims, extent: int) -> Batched:
+def _last_equal_batch(inputs: Inputs, dims: Dims, extent: int) -> NodeAndAxis:
     x = front(inputs[0], dims[0])
     count, n = x.shape
     wide = cast(x, INT64)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from weft.dtypes.formats import INT64, UINT64
 from weft.dtypes.rounding import rounded_number
-from weft.graph.node import Along, Node, Reader
+from weft.graph.node import AxisMaps, Node, Reader
 from weft.kernel import index as ix
 from weft.kernel.expressions import each
 from weft.kernel.index import Guard, Guards, Index
@@ -42,7 +42,7 @@ def pad(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
     inner, own = ix.pad(index, node.params["low"], x.shape, reader.extents)
     if x.size == 0:
         return reader.m.const(value, node.dtype)
-    return reader.guarded(x, inner, guards, own, rounded_number(value, node.dtype))
+    return reader.guard(x, inner, guards, own, rounded_number(value, node.dtype))
 
 
 def concat(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
@@ -59,7 +59,7 @@ def concat(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
         moved = index[axis].plus(Affine(-begin))
         own = (moved, 0, n)
         inner = (*index[:axis], moved if n != 1 else ix.ZERO, *index[axis + 1:])
-        if ix.always(own, reader.extents):
+        if ix.always_holds(own, reader.extents):
             out = reader.at(operand, inner, guards)
             continue
         value = reader.at(operand, inner, (*guards, own))
@@ -77,11 +77,11 @@ def slice_set(reader: Reader, node: Node, index: Index, guards: Guards) -> Value
     for i, start, step, n in zip(index, node.params["start"], node.params["step"], new.shape, strict=True):
         j = i.plus(Affine(-start)).times(step)  # step is 1 or -1: others end a kernel
         inner.append(j)
-        if not ix.always((j, 0, n), reader.extents):
+        if not ix.always_holds((j, 0, n), reader.extents):
             own.append((j, 0, n))
-    if new.size == 0 or ix.never(tuple(own), reader.extents):
+    if new.size == 0 or ix.never_holds(tuple(own), reader.extents):
         return reader.at(base, index, guards)
-    inside = reader.m.inside(tuple(own))
+    inside = reader.m.guards_hold(tuple(own))
     if inside is None:
         return reader.at(new, tuple(inner), guards)
     return reader.m.select(inside, reader.at(new, tuple(inner), guards + tuple(own)), reader.at(base, index, guards))
@@ -128,7 +128,7 @@ def window_gather(reader: Reader, node: Node, index: Index, guards: Guards) -> V
         extended = []
         for j in range(-(-w // s)):
             o, q = quotient.plus(Affine(-j)), rest.plus(Affine(j * s))
-            own: list[Guard] = [x for x in ((o, 0, n), (q, 0, w)) if not ix.always(x, reader.extents)]
+            own: list[Guard] = [x for x in ((o, 0, n), (q, 0, w)) if not ix.always_holds(x, reader.extents)]
             low, high = ix.bounds(o, reader.extents)
             if high < 0 or low >= n or ix.bounds(q, reader.extents)[0] >= w:
                 continue
@@ -137,7 +137,7 @@ def window_gather(reader: Reader, node: Node, index: Index, guards: Guards) -> V
         terms = extended
     total: Value | None = None
     for at, inside, own in terms:
-        value = reader.guarded(g, (*lead, *at), guards, tuple(own), 0)
+        value = reader.guard(g, (*lead, *at), guards, tuple(own), 0)
         if where is not None:
             flat = ix.ZERO
             for q, w in zip(inside, window, strict=True):
@@ -156,7 +156,7 @@ def random_bits(reader: Reader, node: Node, index: Index, guards: Guards) -> Val
     return reader.m.philox(key, base, reader.m.cast(reader.m.index(flat), UINT64))
 
 
-def reshape_along(node: Node) -> Along | None:
+def reshape_along(node: Node) -> AxisMaps | None:
     """For each dimension of the result, return the operand's dimension that it equals, else None.
 
     Dimensions that the reshape merges or splits equal none.

@@ -1,7 +1,7 @@
 """Primitives of linear algebra, run by LAPACK on the host: factorisations, systems of equations, inverses, determinants.
 
 A node has one shape, so the factors of a factorisation are packed one after the other in the last axis of one array;
-``unpacked`` returns them as slices. ``cholesky`` and the ``eigh`` pair read one triangle, as NumPy does, and have symmetric
+``unpack`` returns them as slices. ``cholesky`` and the ``eigh`` pair read one triangle, as NumPy does, and have symmetric
 derivatives, as in JAX. The derivatives of complex operands are the conjugates of JAX's. No rule divides by a determinant, so
 singular matrices have derivatives, too.
 """
@@ -17,8 +17,8 @@ import numpy as np
 from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, INT64, Format
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
-from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape, slice_axis, transposed
-from weft.graph.primitives.common import Batched, front, rank, traffic
+from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape, slice_axis, transpose
+from weft.graph.primitives.common import NodeAndAxis, front, rank, traffic
 from weft.graph.primitives.rules import Rule, broadcast, dtype_error
 from weft.graph.primitives.table import register
 
@@ -88,10 +88,10 @@ def cubic_cost(operations: float) -> Callable[[Node], Cost]:
     return cost
 
 
-def batch_rule(name: str) -> Callable[..., Batched]:
+def batch_rule(name: str) -> Callable[..., NodeAndAxis]:
     """Return the batching rule of a function of stacks of matrices whose leading extents broadcast."""
 
-    def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> NodeAndAxis:
         ndim = max(map(rank, inputs, dims))
         return getattr(call, name)(*[front(x, d, ndim) for x, d in zip(inputs, dims, strict=True)], **params), 0
 
@@ -107,7 +107,7 @@ def pack(parts: Sequence[np.ndarray], lead: int) -> np.ndarray:
     return np.concatenate(flat, axis=-1)
 
 
-def unpacked(node: Node, *shapes: Shape) -> tuple[Node, ...]:
+def unpack(node: Node, *shapes: Shape) -> tuple[Node, ...]:
     """Return the parts of a packed result, whose shapes behind the leading extents are ``shapes``."""
     lead, at, out = node.shape[:-1], 0, []
     for shape in shapes:
@@ -128,7 +128,7 @@ def conj(x: Node) -> Node:
 
 def adjoint(x: Node) -> Node:
     """Return the conjugate transpose."""
-    return transposed(conj(x))
+    return transpose(conj(x))
 
 
 def matmul(a: Node, b: Node) -> Node:
@@ -145,7 +145,7 @@ def mask(m: int, n: int, compare: str) -> Node:
     return getattr(call, compare)(*[call.iota(shape=(m, n), dtype=INT64, axis=axis) for axis in (0, 1)])
 
 
-def masked(x: Node, compare: str) -> Node:
+def apply_mask(x: Node, compare: str) -> Node:
     """Return matrices with zeros outside of a mask (see :func:`mask`)."""
     return call.where(mask(x.shape[-2], x.shape[-1], compare), x, number(0, x))
 
@@ -166,7 +166,7 @@ def diagonal_matrix(v: Node) -> Node:
 
 def diagonal_of(x: Node) -> Node:
     """Return the diagonals of square matrices."""
-    return call.reduce_sum(masked(x, "equal"), axes=(len(x.shape) - 1,), keepdims=False)
+    return call.reduce_sum(apply_mask(x, "equal"), axes=(len(x.shape) - 1,), keepdims=False)
 
 
 def _inverse(x: Node) -> Node:
@@ -197,8 +197,8 @@ def cast_derivative(derivative: Node, x: Node) -> Node:
 
 def _cholesky_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     """Murray, 2016: differentiation of the Cholesky decomposition."""
-    inner = masked(matmul(adjoint(out), conj(g)), "greater_equal")
-    inner = call.subtract(inner, call.multiply(masked(inner, "equal"), number(0.5, inner)))
+    inner = apply_mask(matmul(adjoint(out), conj(g)), "greater_equal")
+    inner = call.subtract(inner, call.multiply(apply_mask(inner, "equal"), number(0.5, inner)))
     turned = adjoint(out)
     half = call.solve(turned, inner)
     return (conj(symmetric(adjoint(call.solve(turned, adjoint(half))))),)
@@ -218,14 +218,14 @@ def _eigh(x: np.ndarray, lower: bool) -> np.ndarray:
 
 
 def _eigh_vjp(g: Node, out: Node, x: Node, lower: bool) -> tuple[Node]:
-    (w, v), (gw, gv) = (unpacked(p, *eig_parts(x.shape)) for p in (out, conj(g)))
+    (w, v), (gw, gv) = (unpack(p, *eig_parts(x.shape)) for p in (out, conj(g)))
     over = _inverse(call.subtract(row(w), column(w)))
     inner = call.add(diagonal_matrix(real_part(gw)), call.multiply(over, matmul(adjoint(v), gv)))
     return (conj(symmetric(matmul(v, matmul(inner, adjoint(v))))),)
 
 
 def _eigvalsh_vjp(g: Node, out: Node, x: Node, lower: bool) -> tuple[Node]:
-    _, v = unpacked(call.eigh(x, lower=lower), *eig_parts(x.shape))
+    _, v = unpack(call.eigh(x, lower=lower), *eig_parts(x.shape))
     return (conj(matmul(call.multiply(v, row(cast(g, x.dtype))), adjoint(v))),)
 
 
@@ -252,7 +252,7 @@ def _svd_vjp(g: Node, out: Node, x: Node, full: bool) -> tuple[Node]:
             f"grad: svd with full_matrices=True: the factors of x {x.shape} have no derivative, for they are not determined: "
             "use full_matrices=False."
         )
-    (u, s, vh), (gu, gs, gvh) = (unpacked(p, *svd_parts(x.shape, False)) for p in (out, conj(g)))
+    (u, s, vh), (gu, gs, gvh) = (unpack(p, *svd_parts(x.shape, False)) for p in (out, conj(g)))
     v, gv = adjoint(vh), adjoint(gvh)
     square = call.square(s)
     over = _inverse(call.subtract(row(square), column(square)))
@@ -274,7 +274,7 @@ def _svd_vjp(g: Node, out: Node, x: Node, full: bool) -> tuple[Node]:
 
 
 def _svdvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
-    u, _, vh = unpacked(call.svd(x, full=False), *svd_parts(x.shape, False))
+    u, _, vh = unpack(call.svd(x, full=False), *svd_parts(x.shape, False))
     return (conj(matmul(call.multiply(u, row(cast(g, x.dtype))), vh)),)
 
 
@@ -295,7 +295,7 @@ def _qr_vjp(g: Node, out: Node, x: Node, mode: str) -> tuple[Node]:
             f"grad: qr with mode='complete': the factors of x {x.shape} have no derivative, for they are not determined: use "
             "mode='reduced'."
         )
-    (q, r), (gq, gr) = (unpacked(p, *qr_parts(x.shape, mode)) for p in (out, conj(g)))
+    (q, r), (gq, gr) = (unpack(p, *qr_parts(x.shape, mode)) for p in (out, conj(g)))
     if m >= n:
         return (conj(_tall(q, r, gq, gr)),)
     left, right = _columns(x, 0, m), _columns(x, m, n)  # x = q [r1, q^H right]: q and r1 are the factors of its left part
@@ -312,7 +312,7 @@ def _columns(x: Node, start: int, stop: int) -> Node:
 def _tall(q: Node, r: Node, gq: Node, gr: Node) -> Node:
     """Return the derivative of the factorisation of a matrix with at least as many rows as columns."""
     inner = call.subtract(matmul(r, adjoint(gr)), matmul(adjoint(gq), q))
-    mirrored = call.add(masked(inner, "greater"), adjoint(masked(inner, "greater")))
+    mirrored = call.add(apply_mask(inner, "greater"), adjoint(apply_mask(inner, "greater")))
     middle = diagonal_matrix(real_part(diagonal_of(inner)))
     total = call.add(gq, matmul(q, call.add(mirrored, middle)))
     return adjoint(call.solve(r, adjoint(total)))
@@ -332,7 +332,7 @@ def _eig(x: np.ndarray) -> np.ndarray:
 
 def _eig_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     """Return the derivative for eigenvectors of length one. Parts that change their phase or length are projected out."""
-    (w, v), (gw, gv) = (unpacked(p, *eig_parts(x.shape)) for p in (out, conj(g)))
+    (w, v), (gw, gv) = (unpack(p, *eig_parts(x.shape)) for p in (out, conj(g)))
     over = _inverse(conj(call.subtract(row(w), column(w))))
     gram = matmul(adjoint(v), v)
     inner = matmul(adjoint(v), gv)
@@ -343,8 +343,8 @@ def _eig_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
 
 
 def _eigvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
-    _, v = unpacked(call.eig(x), *eig_parts(x.shape))
-    turned = transposed(v)
+    _, v = unpack(call.eig(x), *eig_parts(x.shape))
+    turned = transpose(v)
     return (cast_derivative(call.solve(turned, call.multiply(column(g), turned)), x),)
 
 
@@ -389,12 +389,12 @@ def _solve_rule(a: Node, b: Node) -> tuple[Shape, Format]:
 
 
 def _solve_vjp(g: Node, out: Node, a: Node, b: Node) -> tuple[Node, Node]:
-    back = call.solve(transposed(a), g)
-    return call.negative(matmul(back, transposed(out))), back
+    back = call.solve(transpose(a), g)
+    return call.negative(matmul(back, transpose(out))), back
 
 
 def _inv_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
-    turned = transposed(out)
+    turned = transpose(out)
     return (call.negative(matmul(turned, matmul(g, turned))),)
 
 
@@ -417,18 +417,18 @@ def _cofactors(x: np.ndarray) -> np.ndarray:
 
 def _cofactors_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     """Differentiate det(x) times the inverse. A singular matrix raises: its second derivative is not supported."""
-    turned = transposed(call.inv(x))
+    turned = transpose(call.inv(x))
     inner = call.reduce_sum(call.multiply(g, turned), axes=(len(x.shape) - 2, len(x.shape) - 1), keepdims=True)
-    return (call.subtract(call.multiply(out, inner), matmul(out, matmul(transposed(g), turned))),)
+    return (call.subtract(call.multiply(out, inner), matmul(out, matmul(transpose(g), turned))),)
 
 
 def _slogdet_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
-    of_sign, of_log = unpacked(g, (1, 1), (1, 1))
+    of_sign, of_log = unpack(g, (1, 1), (1, 1))
     if x.dtype in COMPLEX:  # the sign turns as the imaginary part of log(det) does
-        (sign,) = unpacked(out, (1, 1))
+        (sign,) = unpack(out, (1, 1))
         turn = call.imag(call.multiply(of_sign, sign))
         of_log = call.complex(call.real(of_log), turn)
-    return (call.multiply(of_log, transposed(call.inv(x))),)
+    return (call.multiply(of_log, transpose(call.inv(x))),)
 
 
 # ---- pseudo-inverse, exponential
@@ -457,7 +457,7 @@ def _pinv_vjp(g: Node, out: Node, x: Node, rcond: Node) -> tuple[Node, None]:
     return conj(derivative), None
 
 
-def _pinv_batch(inputs: Sequence[Node], dims: Sequence[int | None]) -> Batched:
+def _pinv_batch(inputs: Sequence[Node], dims: Sequence[int | None]) -> NodeAndAxis:
     x = inputs[0]
     lead = rank(x, dims[0]) - 2
     rcond = front(inputs[1], dims[1], lead)
@@ -492,6 +492,6 @@ _entry(
 )
 _entry("pinv", 26, _pinv_rule, _pinv, _pinv_vjp, _pinv_batch)
 _entry(
-    "expm", 40, _square_rule("expm"), _expm, lambda g, out, x: (_expm_along(transposed(x), g),),
+    "expm", 40, _square_rule("expm"), _expm, lambda g, out, x: (_expm_along(transpose(x), g),),
     jvp=lambda tangents, out, x: _expm_along(x, tangents[0]),
 )

@@ -15,7 +15,7 @@ from weft.dtypes.formats import UINT32, UINT64, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape
-from weft.graph.primitives.common import Batched, extent, front, read, zero_vjp
+from weft.graph.primitives.common import NodeAndAxis, extent, front, read, zero_vjp
 from weft.graph.primitives.philox import philox, word
 from weft.graph.primitives.table import register
 
@@ -44,7 +44,7 @@ def _reference(key: np.ndarray, base: np.ndarray, shape: tuple[int, ...]) -> np.
     return word(key, base, np.arange(prod(shape), dtype=np.uint64)).reshape(shape)
 
 
-def _batch(inputs: Sequence[Node], dims: Sequence[int | None], shape: tuple[int, ...]) -> Batched:
+def _batch(inputs: Sequence[Node], dims: Sequence[int | None], shape: tuple[int, ...]) -> NodeAndAxis:
     """Compute the same rounds by element-wise uint64 arithmetic over (batch, blocks)."""
     count, n = extent(inputs, dims), prod(shape)
     key, base = (reshape(front(x, d), (count, 1)) if d is not None else x for x, d in zip(inputs, dims, strict=True))

@@ -16,9 +16,9 @@ from weft.dtypes.formats import INT64, Format, Kinds
 from weft.errors import ShapeError
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
-from weft.graph.primitives.common import Batched, compute_in_float32, inverse, reduction_cost, zero_vjp
+from weft.graph.primitives.common import NodeAndAxis, compute_in_float32, inverse, reduction_cost, zero_vjp
 from weft.graph.primitives.kinds import ALL, NUMBERS
-from weft.graph.primitives.rules import check_axes, check_dtype, memoised
+from weft.graph.primitives.rules import check_axes, check_dtype, memoise
 from weft.graph.primitives.table import register
 
 
@@ -32,7 +32,7 @@ def _rule(name: str, allowed: Kinds, identity: bool, out: Format | None = None) 
         check_dtype(name, x, allowed)
         return shape(x.shape, axes, keepdims), out or x.dtype
 
-    @memoised
+    @memoise
     def shape(x: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
         check_axes(name, axes, len(x))
         if not identity and 0 in x and any(x[a] == 0 for a in axes):
@@ -42,8 +42,8 @@ def _rule(name: str, allowed: Kinds, identity: bool, out: Format | None = None) 
     return rule
 
 
-def _batch(name: str) -> Callable[..., Batched]:
-    def rule(inputs: Sequence[Node], dims: Sequence[int | None], axes: tuple[int, ...], keepdims: bool) -> Batched:
+def _batch(name: str) -> Callable[..., NodeAndAxis]:
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], axes: tuple[int, ...], keepdims: bool) -> NodeAndAxis:
         x, dim = inputs[0], dims[0]
         assert dim is not None
         order = [d for d in range(len(x.shape)) if d != dim]  # dimensions of x without the batch

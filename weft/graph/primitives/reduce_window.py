@@ -18,14 +18,14 @@ from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
 from weft.graph.primitives.common import batch_in_front, compute_in_float32, read, traffic
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.rules import check_dtype, dtype_error, memoised
+from weft.graph.primitives.rules import check_dtype, dtype_error, memoise
 from weft.graph.primitives.table import register
 
 Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
 
 
-@memoised
+@memoise
 def _window_counts(name: str, size: Ints, window: Ints, stride: Ints, padding: Pads) -> Ints:
     """Return the number of windows along each dimension, after checking the parameters."""
     if not len(size) == len(window) == len(stride) == len(padding):

@@ -17,10 +17,10 @@ from weft.graph.primitives.kinds import words
 Rule = Callable[..., tuple[Shape, Format]]
 
 
-memoised = lru_cache(maxsize=4096)  # for functions of shapes and parameters; exceptions are not cached
+memoise = lru_cache(maxsize=4096)  # for functions of shapes and parameters; exceptions are not cached
 
 
-@memoised
+@memoise
 def broadcast(a: Shape, b: Shape) -> Shape | None:
     """Return the shape to which two shapes broadcast, or None."""
     if len(a) < len(b):

@@ -24,8 +24,8 @@ class Choice(Generic[T]):
 
 PRECISIONS = ("float32", "tf32", "tf32x3")
 MATMUL_PRECISION = Choice("float32")  # the precision of new products
-ADD, UNORDERED = "add", "add_unordered"
-ADD_MODES = (ADD, UNORDERED)
+ADD, ADD_UNORDERED = "add", "add_unordered"
+ADD_MODES = (ADD, ADD_UNORDERED)
 DETERMINISM = Choice(True)  # whether every run must produce the same bits
 
 
@@ -41,4 +41,4 @@ def precision_params(precision: str) -> dict[str, Any]:
 
 def scatter_add_mode(dtype: Format) -> str:
     """Return the mode of a new scatter that adds numbers of ``dtype``. For integers any order has the same result."""
-    return ADD if DETERMINISM.value or dtype not in FLOATS else UNORDERED
+    return ADD if DETERMINISM.value or dtype not in FLOATS else ADD_UNORDERED

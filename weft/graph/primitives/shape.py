@@ -10,11 +10,11 @@ import numpy as np
 
 from weft.dtypes.formats import Format
 from weft.errors import DTypeError, ShapeError
-from weft.graph.node import Along, Node, Primitive, Shape
+from weft.graph.node import AxisMaps, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, permute, reshape
-from weft.graph.primitives.common import Batched, batch_in_front, front, inverse, moving, read, shifted, zero_vjp
+from weft.graph.primitives.common import NodeAndAxis, batch_in_front, front, inverse, moving, read, shift_axes, zero_vjp
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error, memoised
+from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error, memoise
 from weft.graph.primitives.table import register
 
 Inputs = Sequence[Node]
@@ -41,7 +41,7 @@ def _reshape_rule(x: Node, shape: Ints) -> tuple[Shape, Format]:
 # permute
 
 
-@memoised
+@memoise
 def _permuted_shape(shape: Shape, axes: Ints) -> Shape:
     check_axes("permute", axes, len(shape))
     if len(axes) != len(shape):
@@ -68,12 +68,12 @@ def _broadcast_vjp(g: Node, out: Node, x: Node, shape: Ints) -> tuple[Node]:
     return (reshape(call.reduce_sum(g, axes=axes, keepdims=False), x.shape) if axes else g,)
 
 
-def _broadcast_batch(inputs: Inputs, dims: Dims, shape: Ints) -> Batched:
+def _broadcast_batch(inputs: Inputs, dims: Dims, shape: Ints) -> NodeAndAxis:
     x = front(inputs[0], dims[0], len(shape))
     return call.broadcast_to(x, shape=(x.shape[0], *shape)), 0
 
 
-def _broadcast_along(node: Node) -> Along:
+def _broadcast_along(node: Node) -> AxisMaps:
     shape = node.inputs[0].shape
     lead = len(node.shape) - len(shape)
     return (tuple([d - lead if d >= lead and shape[d - lead] != 1 else None for d in range(len(node.shape))]),)
@@ -82,7 +82,7 @@ def _broadcast_along(node: Node) -> Along:
 # recompute
 
 
-def _recompute_along(node: Node) -> Along:
+def _recompute_along(node: Node) -> AxisMaps:
     rank = len(node.shape)
     return (tuple(range(rank)), *[(None,) * rank for _ in node.inputs[1:]])
 
@@ -90,7 +90,7 @@ def _recompute_along(node: Node) -> Along:
 # slice
 
 
-@memoised
+@memoise
 def _check_slice(name: str, of: Shape, start: Ints, step: Ints, shape: Ints) -> None:
     if not len(start) == len(step) == len(shape) == len(of):
         raise ShapeError(f"{name}: start {start}, step {step} and shape {shape} must have an entry for each dimension of x {of}.")
@@ -129,7 +129,7 @@ def _slice_vjp(g: Node, out: Node, x: Node, start: Ints, step: Ints, shape: Ints
     return (call.pad(g, low=low, high=high, value=0) if any(low) or any(high) else g,)
 
 
-def _slice_along(node: Node) -> Along:
+def _slice_along(node: Node) -> AxisMaps:
     before = node.inputs[0].shape
     return (tuple([
         d if n == m and by == 1 else None
@@ -159,7 +159,7 @@ def _pad_vjp(g: Node, out: Node, x: Node, low: Ints, high: Ints, value: Any) -> 
     return (call.slice(g, start=start, step=(1,) * len(low), shape=x.shape),)
 
 
-def _where_equal(node: Node) -> Along:
+def _where_equal(node: Node) -> AxisMaps:
     """Return ``along`` for operands that start at the result's origin.
 
     A dimension maps to itself if its extent is the result's.
@@ -247,7 +247,7 @@ RESHAPE = _entry(
 PERMUTE = _entry(
     "permute", lambda x, axes: (_permuted_shape(x.shape, axes), x.dtype), np.transpose,
     lambda g, out, x, axes: (permute(g, inverse(axes)),),
-    lambda inputs, dims, axes: (permute(front(inputs[0], dims[0]), (0, *shifted(axes))), 0),
+    lambda inputs, dims, axes: (permute(front(inputs[0], dims[0]), (0, *shift_axes(axes))), 0),
     view=True, moves=True, at=read.permute, along=lambda node: (node.params["axes"],),
 )
 BROADCAST = _entry(
@@ -271,10 +271,10 @@ RECOMPUTE = _entry(
 )
 IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, lambda inputs, dims, **params: (call.iota(**params), None), at=read.iota)
 _entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, batch_in_front("slice_set"), "write", at=read.slice_set)
-_PARTS = frozenset(("slice", "permute"))  # moves that ``repeated`` looks through
+_PARTS = frozenset(("slice", "permute"))  # moves that ``find_repeated`` looks through
 
 
-def repeated(node: Node) -> Node | None:
+def find_repeated(node: Node) -> Node | None:
     """Return the operand of a pending broadcast that ``node`` is, slices or permutes, or None for any other node."""
     while node.value is None and node.op.name in _PARTS:
         (node,) = node.inputs

@@ -42,7 +42,7 @@ TABLE: dict[str, Primitive] = _Table()
 MAX_ELEMENTS = 1 << 57  # elements: no machine has more address bits, and the size in bytes fits 64 bits for every dtype
 
 
-# pending nodes whose computation may raise, see ``materialise.proven``
+# pending nodes whose computation may raise, see ``materialise.compute_fallible``
 NODES_THAT_MAY_RAISE: WeakSet[Node] = WeakSet()
 
 

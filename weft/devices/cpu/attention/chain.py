@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import NamedTuple
 
 from weft.devices.cpu.attention.middle import IntermediateTile
 from weft.devices.cpu.attention.tiling import SERIAL_FLOPS, TILE_ROWS, ChainTiling, Factor, SharedScratch, WorkerScratch
@@ -31,34 +32,47 @@ MAX_ADDITION_CHAIN = 128  # consecutive additions to one accumulator
 MAX_TILE_VECTORS = 4  # vectors that one call of the microkernel computes side by side
 
 
+class TileProduct(NamedTuple):
+    """The product ``t[rows][vectors] = a[rows][k] @ b[k][vectors]`` of one tile. Strides are in elements.
+
+    a_row, a_k : strides of a along its rows and along k
+    b_k, t_row : strides of b along k, and of t along its rows
+    mode : ``set`` overwrites t, ``add`` adds to t, ``shrink`` multiplies t by a vector of factors and then adds
+    """
+
+    rows: int
+    vectors: int
+    k: int
+    a_row: int
+    a_k: int
+    b_k: int
+    t_row: int
+    mode: str
+
+
 class Tiles:
     """Products of tiles, as functions that are emitted on first use."""
 
     def __init__(self, m: Module, plan: ChainTiling, symbol: str) -> None:
         self.m, self.plan, self.symbol = m, plan, symbol
-        self.functions: dict[tuple, str] = {}
+        self.functions: dict[TileProduct, str] = {}
 
-    def product(
-        self, f: Function, a: str, b: str, t: str, *, rows: int, vectors: int, k: int, a_row: int, a_k: int, b_k: int, ld: int,
-        mode: str, shrink: str = "null",
-    ) -> None:
-        """Emit t[rows][vectors] = a[rows][k] @ b[k][vectors]. Strides are in elements; ``ld`` is the row stride of t.
-
-        mode: ``set`` overwrites t, ``add`` adds to t, ``shrink`` multiplies t by the vectors at ``shrink`` and then adds.
-        """
-        size, lanes = self.plan.size, self.plan.lanes
+    def product(self, f: Function, p: TileProduct, a: str, b: str, t: str, shrink: str = "null") -> None:
+        """Emit a product of the tiles at the addresses a, b and t. shrink: address of the factors of mode ``shrink``."""
+        size, lanes, rows, vectors = self.plan.size, self.plan.lanes, p.rows, p.vectors
         for first in range(0, vectors, MAX_TILE_VECTORS):
             count = min(MAX_TILE_VECTORS, vectors - first)
             tall = TILE_ROWS if count * TILE_ROWS + count + 1 <= self.plan.isa.registers else max(1, 12 // count)
             start, into = f.offset(b, first * lanes * size), f.offset(t, first * lanes * size)
-            least = f.offset(shrink, first * lanes * size) if mode == "shrink" else "null"
+            factors = f.offset(shrink, first * lanes * size) if p.mode == "shrink" else "null"
             whole = rows // tall * tall
 
-            def call(height: int, row: str | int, count: int = count, start: str = start, into: str = into, least: str = least,
-                     ) -> None:
-                name = self._micro(height, count, k, a_row, a_k, b_k, ld, mode)
-                x, y = f.offset(a, f.mul(row, a_row * size)), f.offset(into, f.mul(row, ld * size))
-                f.do(f"call void @{name}(ptr {x}, ptr {start}, ptr {y}, ptr {least}, i64 0, i64 0, i64 0, i64 0)")
+            def call(
+                height: int, row: str | int, count: int = count, start: str = start, into: str = into, factors: str = factors,
+            ) -> None:
+                name = self._micro(p._replace(rows=height, vectors=count))
+                x, y = f.offset(a, f.mul(row, p.a_row * size)), f.offset(into, f.mul(row, p.t_row * size))
+                f.do(f"call void @{name}(ptr {x}, ptr {start}, ptr {y}, ptr {factors}, i64 0, i64 0, i64 0, i64 0)")
 
             if whole == tall:
                 call(tall, 0)
@@ -68,25 +82,25 @@ class Tiles:
             if rows > whole:
                 call(rows - whole, whole)
 
-    def _micro(self, rows: int, vectors: int, k: int, a_row: int, a_k: int, b_k: int, ld: int, mode: str) -> str:
-        key = (rows, vectors, k, a_row, a_k, b_k, ld, mode)
-        if key not in self.functions:
-            name = self.functions[key] = f"{self.symbol}.tile{len(self.functions)}"
+    def _micro(self, p: TileProduct) -> str:
+        """Return the name of the function that computes ``p`` in registers, emitting it on first use."""
+        if p not in self.functions:
+            name = self.functions[p] = f"{self.symbol}.tile{len(self.functions)}"
             plan = self.plan
             micro = MicrokernelSpec(
-                name, rows, vectors, plan.lanes, plan.scalar, a_row, a_k, b_k, k, MAX_ADDITION_CHAIN,
+                name, p.rows, p.vectors, plan.lanes, plan.scalar, p.a_row, p.a_k, p.b_k, p.k, MAX_ADDITION_CHAIN,
                 align=plan.lanes * plan.size, fma=plan.isa.fma,
             )
-            emit_microkernel(self.m, micro, "", self._finish(micro, ld, mode))
-        return self.functions[key]
+            emit_microkernel(self.m, micro, "", self._finish(micro, p.t_row, p.mode))
+        return self.functions[p]
 
-    def _finish(self, micro: MicrokernelSpec, ld: int, mode: str) -> Callable[[Function, Tile], None]:
+    def _finish(self, micro: MicrokernelSpec, t_row: int, mode: str) -> Callable[[Function, Tile], None]:
         vec, width = micro.vector, micro.lanes * micro.size
 
         def finish(f: Function, tile: Tile) -> None:
             for r, row in enumerate(tile):
                 for v, x in enumerate(row):
-                    at = f.offset("%T", r * ld * micro.size + v * width)
+                    at = f.offset("%T", r * t_row * micro.size + v * width)
                     if mode != "set":
                         old = f.load(vec, at, width)
                         if mode == "shrink":
@@ -112,9 +126,9 @@ class _ChainEmitter:
         self.kernel, self.plan = kernel, plan
         self.m = Module()
         self.symbol = f"weft_{kernel.name}"
-        self.room, self.shared = WorkerScratch(plan), SharedScratch(plan)
+        self.worker_scratch, self.shared = WorkerScratch(plan), SharedScratch(plan)
         self.tiles = Tiles(self.m, plan, self.symbol)
-        self.middle = IntermediateTile(self.m, kernel, plan, self.room)
+        self.middle = IntermediateTile(self.m, kernel, plan, self.worker_scratch)
         self.nan_sums = NanSums(self.m, plan, self.symbol)
         self.packs: dict[tuple, str] = {}
         self.outer = "".join(f", i64 %o{n}" for n in range(len(plan.outer)))
@@ -125,8 +139,10 @@ class _ChainEmitter:
     def generate(self) -> Generated:
         plan, m = self.plan, self.m
         conditions = {
-            "chain softmax": plan.chain.softmax is not None, "chain across": bool(plan.across),
-            "chain packs": bool(self.room.packed), "chain skips": bool(plan.chain.where), "chain panels": plan.panels > 1,
+            "chain softmax": plan.chain.softmax is not None, "chain across": bool(plan.row_sums),
+            "chain packs": bool(
+                self.worker_scratch.packed_offsets
+            ), "chain skips": bool(plan.chain.where), "chain panels": plan.panels > 1,
             "chain last rows": self.rest_rows > 0, "chain last columns": self.rest_columns > 0,
             "chain splits": plan.splits > 1, "chain turns": plan.row_iterations > 1,
         }
@@ -137,17 +153,17 @@ class _ChainEmitter:
                 self._emit_tile(live, count)
             self._emit_rows(live)
         self._emit_unit()
-        if plan.across:
+        if plan.row_sums:
             self._emit_join()
         f = m.function(f"define void @{self.symbol}(ptr %args)")
         count_entry(m, f)
         parallel = plan.flops > SERIAL_FLOPS
         if plan.batch * plan.splits:
             run_chunks(m, f, f"@{self.symbol}.unit", plan.batch * plan.splits, parallel)
-        if plan.across and plan.batch * plan.columns:
+        if plan.row_sums and plan.batch * plan.columns:
             run_chunks(m, f, f"@{self.symbol}.join", plan.batch * len(self._column_blocks()), parallel)
         m.vectors = True
-        return m.generated(self.symbol, self.shared.bytes, self.room.bytes)
+        return m.generated(self.symbol, self.shared.bytes, self.worker_scratch.bytes)
 
     def _column_blocks(self) -> range:
         return range(0, self.plan.columns, self.plan.block)
@@ -175,8 +191,8 @@ class _ChainEmitter:
 
     def _column(self, f: Function, side: Factor) -> tuple[str, int, int]:
         """Return the address of column %j of a factor, the stride between columns, and the stride within a column."""
-        if side in self.room.packed:
-            return f.offset("%base", self.room.packed[side]), side.extent, 1
+        if side in self.worker_scratch.packed_offsets:
+            return f.offset("%base", self.worker_scratch.packed_offsets[side]), side.extent, 1
         return self._side(f, side, "%j"), side.stride, side.own_stride
 
     # ---- one tile
@@ -190,12 +206,12 @@ class _ChainEmitter:
         work: scratch of the panel; base: scratch of the worker; sums: the sums over the unit's rows; flag: whether a factor along
         the columns has an infinite or NaN element
         """
-        plan, room = self.plan, self.room
+        plan, room = self.plan, self.worker_scratch
         name = self._tile_name(live, count)
         for masked in (False, True) if plan.chain.where else (False,):
             own = f"{name}.middle{'.masked' * masked}"
             g = self.m.function(f"define internal void @{own}(ptr %args, ptr %work, ptr %tile{self.outer}, i64 %i, i64 %j)")
-            (self.middle.softmax if plan.chain.softmax else self.middle.plain)(g, live, count, masked)
+            (self.middle.softmax if plan.chain.softmax else self.middle.compute_factors)(g, live, count, masked)
         f = self.m.function(
             f"define internal void @{name}(ptr %args, ptr %work, ptr %base, ptr %sums, i1 %flag{self.outer}, i64 %i, i64 %j)"
         )
@@ -208,10 +224,9 @@ class _ChainEmitter:
         tile = f.offset("%base", room.tiles[0])
         for k, (rows, columns) in enumerate(zip(plan.inner_rows, plan.inner_columns, strict=True)):
             start, place, step = self._column(f, columns)
-            self.tiles.product(
-                f, start, f.offset("%work", room.transposed[rows]), f.offset("%base", room.tiles[k]), rows=count, vectors=vectors,
-                k=rows.extent, a_row=place, a_k=step, b_k=plan.panel_rows, ld=plan.panel_rows, mode="set",
-            )
+            scores = TileProduct(count, vectors, rows.extent, place, step, plan.panel_rows, plan.panel_rows, "set")
+            factor = f.offset("%work", room.transposed_offsets[rows])
+            self.tiles.product(f, scores, start, factor, f.offset("%base", room.tiles[k]))
         arguments = f"(ptr %args, ptr %work, ptr {tile}{self.outer}, i64 %i, i64 %j)"
         if every is None:
             f.do(f"call void @{name}.middle{arguments}")
@@ -221,39 +236,35 @@ class _ChainEmitter:
             with f.otherwise():
                 f.do(f"call void @{name}.middle.masked{arguments}")
         mode = "shrink" if plan.chain.softmax else "add"
-        for o in plan.along:
+        for o in plan.column_sums:
             side = plan.side(o)
             start, place, step = self._column(f, side)
-            self.tiles.product(
-                f, start, f.offset("%base", room.tiles[plan.tile(o.value)]), f.offset("%work", room.sums_of(o)), rows=side.extent,
-                vectors=vectors, k=count, a_row=step, a_k=place, b_k=plan.panel_rows, ld=plan.panel_rows, mode=mode,
-                shrink=f.offset("%work", room.shrink),
-            )
-        for o in plan.across:
+            sums = TileProduct(side.extent, vectors, count, step, place, plan.panel_rows, plan.panel_rows, mode)
+            value = f.offset("%base", room.tiles[plan.tile(o.value)])
+            self.tiles.product(f, sums, start, value, f.offset("%work", room.sums_of(o)), f.offset("%work", room.shrink))
+        for o in plan.row_sums:
             side, width = plan.side(o), SharedScratch.width(plan, o)
-            value, plain = f.offset("%base", room.tiles[plan.tile(o.value)]), f.offset("%work", room.plain[side])
-            self.tiles.product(
-                f, value, plain, self._sums_at(f, o, "%j"), rows=count, vectors=width // plan.lanes, k=live,
-                a_row=plan.panel_rows, a_k=1, b_k=width, ld=width, mode="add",
-            )
+            value, plain = f.offset("%base", room.tiles[plan.tile(o.value)]), f.offset("%work", room.plain_offsets[side])
+            sums = TileProduct(count, width // plan.lanes, live, plan.panel_rows, 1, width, width, "add")
+            self.tiles.product(f, sums, value, plain, self._sums_at(f, o, "%j"))
 
     def _sums_at(self, f: Function, o: Outer, column: str | int) -> str:
         return f.offset("%sums", f.add(f.mul(column, SharedScratch.width(self.plan, o) * self.plan.size), self.shared.at[o.id]))
 
     def _emit_skipped(self, f: Function, live: int, count: int) -> None:
         """Emit the code of a tile that the mask excludes: its elements are 0, so only NaNs, 0 times infinity, are added."""
-        plan, room = self.plan, self.room
+        plan, room = self.plan, self.worker_scratch
         vectors = -(-live // plan.lanes)
         zeros = f.offset("%base", room.zeros)
-        if plan.along:
+        if plan.column_sums:
             with f.when("%flag"):
-                for o in plan.along:
+                for o in plan.column_sums:
                     side = plan.side(o)
                     self.nan_sums.columns(f, side, self._side(f, side, "%j"), count, zeros)
                     self.nan_sums.add_down(f, zeros, f.offset("%work", room.sums_of(o)), side.extent, vectors)
-        for o in plan.across:
+        for o in plan.row_sums:
             side, width = plan.side(o), SharedScratch.width(plan, o)
-            bad = self.nan_sums.rows(f, f.offset("%work", room.plain[side]), live, width, zeros)
+            bad = self.nan_sums.rows(f, f.offset("%work", room.plain_offsets[side]), live, width, zeros)
             with f.when(bad):
                 self.nan_sums.add_to_rows(f, zeros, self._sums_at(f, o, "%j"), count, width)
 
@@ -261,7 +272,7 @@ class _ChainEmitter:
 
     def _emit_rows(self, live: int) -> None:
         """Emit @name(args, base, sums, flag, outer..., i, panels): all columns for %panels panels of rows from %i on."""
-        plan, room = self.plan, self.room
+        plan, room = self.plan, self.worker_scratch
         f = self.m.function(
             f"define internal void @{self.symbol}.rows{live}(ptr %args, ptr %base, ptr %sums, i1 %flag{self.outer}, i64 %i, "
             f"i64 %panels)"
@@ -274,21 +285,21 @@ class _ChainEmitter:
                 self._emit_columns(f, live, plan.block, j)
         if self.rest_columns:
             self._emit_columns(f, live, self.rest_columns, whole * plan.block)
-        if plan.along or plan.chain.stores:
+        if plan.column_sums or plan.chain.stores:
             with f.loop(0, "%panels") as p:
                 work, i = f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.panel_rows))
                 f.do(f"call void @{self.symbol}.rows{live}.done(ptr %args, ptr {work}, ptr %base{self.outer}, i64 {i})")
             self._emit_results(live)
 
     def _emit_panel_setup(self, f: Function, work: str, i: str, live: int) -> None:
-        plan, room, size = self.plan, self.room, self.plan.size
-        for side, at in room.transposed.items():
+        plan, room, size = self.plan, self.worker_scratch, self.plan.size
+        for side, at in room.transposed_offsets.items():
             name = self._packing(Packer.columns, side.buffer.dtype, live, side.stride, side.own_stride, plan.panel_rows)
             f.do(f"call void @{name}(ptr {self._side(f, side, i)}, ptr {f.offset(work, at)}, i64 {side.extent})")
-        for side, at in room.plain.items():
-            name = self._pack_rows(side, plan.padded(side.extent))
+        for side, at in room.plain_offsets.items():
+            name = self._pack_rows(side, plan.pad_to_vectors(side.extent))
             f.do(f"call void @{name}(ptr {self._side(f, side, i)}, ptr {f.offset(work, at)}, i64 {live}, i64 {side.extent})")
-        for o in plan.along:
+        for o in plan.column_sums:
             self._emit_fill(f, f.offset(work, room.sums_of(o)), plan.side(o).extent * plan.panel_rows * size, "zeroinitializer")
         if plan.chain.softmax:
             least = "splat (float 0xFFF0000000000000)" if size == 4 else "splat (double 0xFFF0000000000000)"
@@ -300,8 +311,8 @@ class _ChainEmitter:
             f.store(self.middle.vector, value, f.offset(pointer, at), self.middle.width)
 
     def _emit_columns(self, f: Function, live: int, count: int, j: str | int) -> None:
-        plan, room = self.plan, self.room
-        for side, at in room.packed.items():
+        plan, room = self.plan, self.worker_scratch
+        for side, at in room.packed_offsets.items():
             name = self._pack_rows(side, side.extent)
             f.do(f"call void @{name}(ptr {self._side(f, side, j)}, ptr {f.offset('%base', at)}, i64 {count}, i64 {side.extent})")
         with f.loop(0, "%panels") as p:
@@ -311,15 +322,15 @@ class _ChainEmitter:
 
     def _emit_results(self, live: int) -> None:
         """Emit @name(args, work, base, outer..., i), which stores the results of a panel."""
-        plan, room = self.plan, self.room
+        plan, room = self.plan, self.worker_scratch
         f = self.m.function(
             f"define internal void @{self.symbol}.rows{live}.done(ptr %args, ptr %work, ptr %base{self.outer}, i64 %i)"
         )
         if plan.chain.stores:
             self.middle.rows_done(f, live)
-        for n, o in enumerate(plan.along):
+        for n, o in enumerate(plan.column_sums):
             extent = plan.side(o).extent  # [own axis][rows] to [rows][own axis]
-            name = self._packing(Packer.columns, plan.chain.accum, extent, plan.panel_rows, 1, plan.padded(extent))
+            name = self._packing(Packer.columns, plan.chain.accum, extent, plan.panel_rows, 1, plan.pad_to_vectors(extent))
             result = f.offset("%base", room.result)
             f.do(f"call void @{name}(ptr {f.offset('%work', room.sums_of(o))}, ptr {result}, i64 {live})")
             each = self._results(n, o)
@@ -327,7 +338,7 @@ class _ChainEmitter:
 
     def _results(self, n: int, o: Outer) -> str:
         """Return the name of a function that stores an outer product's results, emitted on first use."""
-        key = ("stores", n, o.across)
+        key = ("stores", n, o.sums_rows)
         if key not in self.packs:
             name = self.packs[key] = f"{self.symbol}.pack{len(self.packs)}"
             f = self.m.function(f"define internal void @{name}(ptr %args, ptr %work, ptr %sums{self.outer}, i64 %i, i64 %count)")
@@ -347,16 +358,16 @@ class _ChainEmitter:
         lead = len(plan.chain.batch)
         f = self.m.function(f"define internal void @{self.symbol}.unit(ptr %args, i64 %unit, i64 %worker)")
         scratch = f.argument(record_slot(self.kernel) - 1)
-        base = f.offset(scratch, f.add(f.mul("%worker", self.room.bytes), shared.bytes))
+        base = f.offset(scratch, f.add(f.mul("%worker", self.worker_scratch.bytes), shared.bytes))
         batch, split = divide(f, "%unit", plan.splits)
         self._split_outer(f, batch, 0, lead)
         sums = f.offset(scratch, f.mul("%unit", shared.unit))
-        if plan.across:
+        if plan.row_sums:
             self._emit_fill(f, sums, shared.unit, "zeroinitializer")
         flag = "false"
         if plan.chain.where:
-            for side in dict.fromkeys(plan.side(o) for o in plan.along):
-                zeros = f.offset(base, self.room.zeros)
+            for side in dict.fromkeys(plan.side(o) for o in plan.column_sums):
+                zeros = f.offset(base, self.worker_scratch.zeros)
                 bad = self.nan_sums.columns(f, side, self._side(f, side, 0), plan.columns, zeros)
                 flag = bad if flag == "false" else f.let(f"or i1 {flag}, {bad}")
         lo, hi = share(f, split, plan.row_iterations * plan.strips, plan.splits)
@@ -396,7 +407,7 @@ class _ChainEmitter:
         count = f.minimum(f.let(f"sub i64 {plan.columns}, {j}"), plan.block)
         start = f.offset(scratch, f.mul(batch, plan.splits * shared.unit))
         vec, width = self.middle.vector, self.middle.width
-        for n, o in enumerate(plan.across):
+        for n, o in enumerate(plan.row_sums):
             row = shared.width(plan, o) * plan.size
             first = f.offset(start, f.add(f.mul(j, row), shared.at[o.id]))
             if plan.splits > 1:

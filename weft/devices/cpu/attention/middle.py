@@ -24,7 +24,7 @@ class IntermediateTile:
     """Emitter of the values and stores of one chain."""
 
     def __init__(self, m: Module, kernel: Kernel, plan: ChainTiling, room: WorkerScratch) -> None:
-        self.m, self.kernel, self.plan, self.room = m, kernel, plan, room
+        self.m, self.kernel, self.plan, self.worker_scratch = m, kernel, plan, room
         self.deps: dict[int, frozenset] = {}
         self.values = list(each(roots([plan.chain])))
         self.vector = f"<{plan.lanes} x {plan.scalar}>"
@@ -114,7 +114,7 @@ class IntermediateTile:
         lanes = self._hoist(f, live, [s.score, *plan.values])
         tops = [f.local(vec, self.width) for _ in lanes]
         for v, cell in enumerate(tops):
-            f.store(vec, f.load(vec, f.offset("%work", self.room.top + v * self.width), self.width), cell, self.width)
+            f.store(vec, f.load(vec, f.offset("%work", self.worker_scratch.top + v * self.width), self.width), cell, self.width)
         least = o.c(t, -INFINITE)
 
         for v, env, place in self._elements(f, lanes, count):
@@ -128,12 +128,12 @@ class IntermediateTile:
         totals = [f.local(vec, self.width) for _ in lanes]
         tops_now = []
         for v, cell in enumerate(tops):
-            place = f.offset("%work", self.room.top + v * self.width)
+            place = f.offset("%work", self.worker_scratch.top + v * self.width)
             old, new = f.load(vec, place, self.width), f.load(vec, cell, self.width)
             f.store(vec, new, place, self.width)
             tops_now.append(self._finite_top(o, new))
             shrink = function(o, "exp", t, o.op("fsub", t, old, tops_now[v]))
-            f.store(vec, shrink, f.offset("%work", self.room.shrink + v * self.width), self.width)
+            f.store(vec, shrink, f.offset("%work", self.worker_scratch.shrink + v * self.width), self.width)
             f.store(vec, o.c(t, 0.0), totals[v], self.width)
         for v, env, place in self._elements(f, lanes, count):
             weight = function(o, "exp", t, o.op("fsub", t, f.load(vec, place, self.width), tops_now[v]))
@@ -142,7 +142,9 @@ class IntermediateTile:
             for value in plan.values:
                 f.store(vec, emit_value(f, self.m, plan.isa, value, env), place, self.width)
         for v, cell in enumerate(totals):
-            place, shrink = (f.offset("%work", x + v * self.width) for x in (self.room.total, self.room.shrink))
+            place, shrink = (
+                f.offset("%work", x + v * self.width) for x in (self.worker_scratch.total, self.worker_scratch.shrink)
+            )
             old = o.op("fmul", t, f.load(vec, place, self.width), f.load(vec, shrink, self.width))
             f.store(vec, o.op("fadd", t, old, f.load(vec, cell, self.width)), place, self.width)
 
@@ -151,15 +153,15 @@ class IntermediateTile:
         t = self.plan.scalar
         return o.select(o.cmp("oeq", t, top, o.c(t, -INFINITE)), t, o.c(t, 0.0), top)
 
-    def plain(self, f: Function, live: int, count: int, masked: bool) -> None:
+    def compute_factors(self, f: Function, live: int, count: int, masked: bool) -> None:
         """Compute the factors of outer products from the inner products in the tiles."""
         plan = self.plan
         o = Ops(f, self.m, plan.isa, plan.lanes)
         vec, t = self.vector, plan.scalar
         lanes = self._hoist(f, live, plan.values)
-        first_tile = self.room.tiles[0]
+        first_tile = self.worker_scratch.tiles[0]
         for _, env, first in self._elements(f, lanes, count):
-            places = [f.offset(first, x - first_tile) for x in self.room.tiles]
+            places = [f.offset(first, x - first_tile) for x in self.worker_scratch.tiles]
             env.accs = {i.id: f.load(vec, p, self.width) for i, p in zip(plan.chain.inner, places, strict=False)}
             results = [emit_value(f, self.m, plan.isa, value, env) for value in plan.values]
             mask = self._mask(f, env) if masked else None
@@ -175,7 +177,9 @@ class IntermediateTile:
         o = Ops(f, self.m, plan.isa, plan.lanes)
         for v, env in enumerate(self._vector_envs(self.env(f, {plan.row.id: "%i"}), live)):
             top, total = (
-                f.load(self.vector, f.offset("%work", x + v * self.width), self.width) for x in (self.room.top, self.room.total)
+                f.load(
+                    self.vector, f.offset("%work", x + v * self.width), self.width
+                ) for x in (self.worker_scratch.top, self.worker_scratch.total)
             )
             env.accs = {s.top: self._finite_top(o, top), s.total: total}
             for store in plan.chain.stores:
@@ -185,15 +189,15 @@ class IntermediateTile:
         """Emit the stores of an outer product for ``count`` rows (or columns) from %i on, from sums at %sums [rows][own axis]."""
         plan, s = self.plan, self.plan.chain.softmax
         extent, axis = plan.side(outer).extent, outer.n[0]
-        padded = plan.padded(extent) * plan.size
-        place = plan.column.id if outer.across else plan.row.id
+        padded = plan.pad_to_vectors(extent) * plan.size
+        place = plan.column.id if outer.sums_rows else plan.row.id
         o = Ops(f, self.m, plan.isa, None)
         base = self.env(f, {place: "", axis.id: "0"})
         with f.loop(0, count) as r:
             axes = {**base.axes, place: f.add("%i", r)}
             accs: dict[int, str] = {}
-            if s is not None and not outer.across:
-                for number, at in ((s.top, self.room.top), (s.total, self.room.total)):
+            if s is not None and not outer.sums_rows:
+                for number, at in ((s.top, self.worker_scratch.top), (s.total, self.worker_scratch.total)):
                     accs[number] = f.load(plan.scalar, f.offset("%work", f.add(f.mul(r, plan.size), at)), plan.size)
                 accs[s.top] = self._finite_top(o, accs[s.top])
             memo: dict = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.types import llvm_type
 from weft.kernel.ir import Axis, Buffer, Chain, Outer, Value, size_of
-from weft.kernel.product import loaded
+from weft.kernel.product import load_access
 
 SERIAL_FLOPS = 2_000_000  # about 20 us on one core
 TARGET_UNITS = 16  # units of work to aim at. Sums over rows depend on it, because each unit has sums of its own.
@@ -52,11 +52,11 @@ class ChainTiling:
         self.batch, self.row_iterations = size_of(chain.batch), size_of(chain.rows[:-1])
         self.inner_rows = [self._factor(i.a, row, i.k) for i in chain.inner]
         self.inner_columns = [self._factor(i.b, column, i.k) for i in chain.inner]
-        self.outer_sides = [self._factor(o.b, row if o.across else column, o.n) for o in chain.outer]
-        self.across, self.along = ([o for o in chain.outer if o.across == across] for across in (True, False))
-        self.column_sides = list(dict.fromkeys([*self.inner_columns, *map(self.side, self.along)]))
+        self.outer_sides = [self._factor(o.b, row if o.sums_rows else column, o.n) for o in chain.outer]
+        self.row_sums, self.column_sums = ([o for o in chain.outer if o.sums_rows == across] for across in (True, False))
+        self.column_sides = list(dict.fromkeys([*self.inner_columns, *map(self.side, self.column_sums)]))
         self.transposed_sides = list(dict.fromkeys(self.inner_rows))
-        self.plain_sides = list(dict.fromkeys(map(self.side, self.across)))
+        self.plain_sides = list(dict.fromkeys(map(self.side, self.row_sums)))
         self.values = list({id(o.value): o.value for o in chain.outer}.values())
         self.tiles = max(len(chain.inner), len(self.values))
         self.vectors = max(1, min(4 if isa.registers >= 32 else 2, -(-self.rows // self.lanes)))
@@ -66,15 +66,15 @@ class ChainTiling:
         self.panels = min(4 if copied or self.panel_rows < 64 else 1, max(1, self.rows // self.panel_rows))
         self.strips = -(-(self.rows // self.panel_rows) // self.panels) + bool(self.rows % self.panel_rows)
         most = self.row_iterations * self.strips
-        if self.across:  # each unit has a sum for every column
+        if self.row_sums:  # each unit has a sum for every column
             most = min(most, TARGET_UNITS, -(-most // 4))
-        self.splits = max(1, min(most, -(-(TARGET_UNITS if self.across else 4 * TARGET_UNITS) // max(self.batch, 1))))
+        self.splits = max(1, min(most, -(-(TARGET_UNITS if self.row_sums else 4 * TARGET_UNITS) // max(self.batch, 1))))
         middle = size_of((*chain.batch, *chain.rows, *chain.columns))
         self.flops = 2 * middle * sum([s.extent for s in (*self.inner_rows, *self.outer_sides)])
 
     def _factor(self, value: Value, place: Axis, own: tuple[Axis, ...]) -> Factor:
         """Return the factor that ``value`` loads. ``place``: its row or column axis; ``own``: its own axis."""
-        access = loaded(value, self.chain.accum)
+        access = load_access(value, self.chain.accum)
         if access is None or len(own) != 1:
             raise ValueError("a factor of a chain must be a load with one axis of its own")
         terms = dict(access.flat().terms)
@@ -95,7 +95,7 @@ class ChainTiling:
         """Return the number of the tile that holds a left factor of an outer product."""
         return next(k for k, v in enumerate(self.values) if v is value)
 
-    def padded(self, n: int) -> int:
+    def pad_to_vectors(self, n: int) -> int:
         """Return ``n`` rounded up to whole vectors."""
         return -(-n // self.lanes) * self.lanes
 
@@ -107,17 +107,17 @@ class WorkerScratch:
         self.plan = plan
         self._at = 0
         wide = plan.panel_rows
-        self.transposed = {s: self._take(s.extent * wide) for s in plan.transposed_sides}  # [own axis][rows]
-        self.plain = {s: self._take(wide * plan.padded(s.extent)) for s in plan.plain_sides}  # [rows][own axis]
-        self.sums = [self._take(plan.side(o).extent * wide) for o in plan.along]  # [own axis][rows]
+        self.transposed_offsets = {s: self._take(s.extent * wide) for s in plan.transposed_sides}  # [own axis][rows]
+        self.plain_offsets = {s: self._take(wide * plan.pad_to_vectors(s.extent)) for s in plan.plain_sides}  # [rows][own axis]
+        self.sums = [self._take(plan.side(o).extent * wide) for o in plan.column_sums]  # [own axis][rows]
         self.top, self.total, self.shrink = (self._take(wide) for _ in range(3))
         self.panel = self._at
         self._at *= plan.panels
         self.tiles = [self._take(plan.block * wide) for _ in range(plan.tiles)]  # [columns][rows]
         packed = filter(plan.needs_packing, plan.column_sides)
-        self.packed = {s: self._take(plan.block * s.extent) for s in packed}  # [columns][own axis]
-        self.result = self._take(wide * max([plan.padded(plan.side(o).extent) for o in plan.along], default=0))
-        self.zeros = self._take(max([plan.padded(s.extent) for s in plan.outer_sides], default=0))
+        self.packed_offsets = {s: self._take(plan.block * s.extent) for s in packed}  # [columns][own axis]
+        self.result = self._take(wide * max([plan.pad_to_vectors(plan.side(o).extent) for o in plan.column_sums], default=0))
+        self.zeros = self._take(max([plan.pad_to_vectors(s.extent) for s in plan.outer_sides], default=0))
         self.bytes = self._at
 
     def _take(self, elements: int) -> int:
@@ -126,7 +126,7 @@ class WorkerScratch:
         return at
 
     def sums_of(self, o: Outer) -> int:
-        return self.sums[self.plan.along.index(o)]
+        return self.sums[self.plan.column_sums.index(o)]
 
 
 class SharedScratch:
@@ -135,7 +135,7 @@ class SharedScratch:
     def __init__(self, plan: ChainTiling) -> None:
         self.at: dict[int, int] = {}
         size = 0
-        for o in plan.across:
+        for o in plan.row_sums:
             self.at[o.id] = size
             size += round_to_line(plan.columns * self.width(plan, o) * plan.size)
         self.unit = size
@@ -143,4 +143,4 @@ class SharedScratch:
 
     @staticmethod
     def width(plan: ChainTiling, o: Outer) -> int:
-        return plan.padded(plan.side(o).extent)
+        return plan.pad_to_vectors(plan.side(o).extent)

@@ -51,8 +51,8 @@ class Forward(ConvolutionPart):
         self.conv = conv
         self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
         pixels = tuple(w.pixel for w in conv.windows)
-        self.joined = Axis(JOINED_AXIS_ID, prod(p.extent for p in pixels))
-        self.joined_epilogue = join_axes((conv.contraction.stores, tallies), pixels, self.joined)
+        self.joined_axis = Axis(JOINED_AXIS_ID, prod(p.extent for p in pixels))
+        self.joined_epilogue = join_axes((conv.contraction.stores, tallies), pixels, self.joined_axis)
         few = self.joined_epilogue is not None and work(self.joined_epilogue) <= MAX_DIRECT_INSTRUCTIONS
         self.plan = make_plan(conv, isa, accum.bytes, few)
         self.path = "convolution" + (" in place" if self.plan.in_place else "") + (" direct" if self.plan.direct else "")
@@ -180,7 +180,7 @@ class Forward(ConvolutionPart):
                     for j in range(nv):
                         sums = f.load(number.vector, accs[i][j])
                         at = f.add(start, j * number.lanes)
-                        stores.emit(axes, self.joined, at, sums, min(number.lanes, live - j * number.lanes), once[i])
+                        stores.emit(axes, self.joined_axis, at, sums, min(number.lanes, live - j * number.lanes), once[i])
         before.extend(f.lines)
         f.lines = before
         stores.end()

@@ -11,7 +11,7 @@ from weft.devices.cpu.emit.types import memory_type, wide
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Buffer
 
-FEW = 4  # phases up to which copies are emitted inline
+MAX_INLINE_PHASES = 4  # phases up to which copies are emitted inline
 
 
 def load_number(f: Function, buffer: Buffer, number: Number, pointer: str, lanes: int | None = None) -> str:
@@ -72,7 +72,7 @@ def pack_image(
     are summed). The block has ``inners`` images from ``first`` on, and rows from ``row0`` on.
     """
     for index in range(len(layout.phases)):
-        if len(layout.phases) <= FEW:
+        if len(layout.phases) <= MAX_INLINE_PHASES:
             _pack_phase(f, part.conv, layout, part.number, index, source, target, axes, first, inners, row0)
             continue
         name = part.name(f"{index}.copy")  # similar functions are merged later

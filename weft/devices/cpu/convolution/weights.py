@@ -34,7 +34,7 @@ RUN = 640  # positions of a block that make the inner loop long enough
 CHUNKS = 8  # aimed number of chunks
 STEPS = 256  # vectors of one chain of additions
 GROUP = 64  # blocks of a group, whose sums are added before those of other groups
-JOINED = 1 << 30  # the id of the axis that stands for all columns
+JOINED_AXIS_ID = 1 << 30  # the id of the axis that stands for all columns
 
 
 def choose_dot(isa: ISA, filters: int, columns: int) -> tuple[int, int]:
@@ -361,7 +361,7 @@ class WeightGradient(ConvolutionPart):
         if self.columns % width:
             gather(whole, self.columns % width)
         inner = (conv.free, *(w.tap for w in conv.windows))
-        joined = Axis(JOINED, self.columns)
+        joined = Axis(JOINED_AXIS_ID, self.columns)
         together = join_axes((conv.contraction.stores, self.tallies.tallies), inner, joined)
         stores = Stores(f, self, conv, number, together)
         axes: dict[Axis, str] = {conv.group: group, conv.filters: o}

@@ -28,8 +28,8 @@ from weft.devices.cpu.native.threads import permanent
 from weft.errors import format_bytes
 
 _HUGE = 2 << 20
-LARGE = 4 << 20
-SMALL, SLAB = 1 << 10, 64 << 10  # blocks of at most SMALL bytes are cut from slabs, which are aligned to their size
+LARGE_BYTES = 4 << 20
+SMALL_BYTES, SLAB = 1 << 10, 64 << 10  # blocks of at most SMALL bytes are cut from slabs, which are aligned to their size
 
 
 class BorrowedBuffer:
@@ -48,7 +48,7 @@ def size_class(nbytes: int) -> int:
     """Round a size up: to multiples of 64 up to 1 KB, then to four classes per doubling, to multiples of 2 MB from 4 MB on."""
     if nbytes <= 1024:
         return max(64, -(-nbytes // 64) * 64)
-    if nbytes >= LARGE:
+    if nbytes >= LARGE_BYTES:
         return -(-nbytes // _HUGE) * _HUGE
     step = 1 << (nbytes - 1).bit_length() - 3
     return -(-nbytes // step) * step
@@ -103,7 +103,7 @@ class Allocator:
         """Return the address of a new block from the system, or from a new slab. Counts as a miss."""
         size = size_class(nbytes)
         self.misses += 1
-        if size > SMALL:
+        if size > SMALL_BYTES:
             return self._from_system(size)
         start, home = self._from_system(SLAB), self.home(size)
         for address in range(start + size, start + SLAB - size + 1, size):
@@ -130,7 +130,7 @@ class Allocator:
         idle = self.idle_bytes()
         freed = 0
         for size in sorted(self._homes, reverse=True):
-            if size <= SMALL:
+            if size <= SMALL_BYTES:
                 freed += self._trim_slabs(size, idle - freed - keep)
                 continue
             while idle - freed > keep:
@@ -258,10 +258,10 @@ def _libc() -> ctypes.CDLL:
 def _system_allocate(size: int) -> int:
     libc = _libc()
     address = ctypes.c_void_p()
-    aligned = _HUGE if size >= LARGE else SLAB if size == SLAB else 64
+    aligned = _HUGE if size >= LARGE_BYTES else SLAB if size == SLAB else 64
     if libc.posix_memalign(ctypes.byref(address), aligned, size) or not address.value:
         raise MemoryError(f"weft: no memory for an array of {format_bytes(size)} ({size:,} bytes)")
-    if size >= LARGE and sys.platform == "linux":
+    if size >= LARGE_BYTES and sys.platform == "linux":
         libc.madvise(address, size, getattr(mmap, "MADV_HUGEPAGE", 14))
     return address.value
 

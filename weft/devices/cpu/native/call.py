@@ -38,21 +38,21 @@ class TableRow(NamedTuple):
     """One native call.
 
     check : whether to check for signals (Ctrl-C) afterwards
-    first : number of its first site; -1 if it checks no index, 0 for a loop, whose sites have the Program's numbers already
+    first_site : number of its first site; -1 if it checks no index, 0 for a loop, whose sites have the Program's numbers already
     """
 
     function: int
     args: tuple[int, ...]
     check: bool = False
-    first: int = -1
+    first_site: int = -1
 
 
-def most_arguments(steps: Sequence[TableRow]) -> int:
+def max_arguments(steps: Sequence[TableRow]) -> int:
     return max((len(s.args) for s in steps), default=0)
 
 
 def step_words(steps: Iterable[TableRow]) -> list[int]:
-    return [word for s in steps for word in (s.function, len(s.args), int(s.check) + 2 * (s.first + 1), *s.args)]
+    return [word for s in steps for word in (s.function, len(s.args), int(s.check) + 2 * (s.first_site + 1), *s.args)]
 
 
 class TableLayout(NamedTuple):
@@ -77,7 +77,7 @@ class Table:
         ni, no, na, nc = len(layout.kinds), len(layout.outputs), len(layout.arena), len(layout.constants)
         words = header(CALL, dict(
             ni=ni, no=no, na=na, nc=nc, ns=len(steps), flags=flags, workers=workers, total=ni + no + na + 1 + nc,
-            name=id(_ADDRESS), most=most_arguments(steps), allocator=allocator, home=layout.arena_home, nd=len(layout.donate),
+            name=id(_ADDRESS), most=max_arguments(steps), allocator=allocator, home=layout.arena_home, nd=len(layout.donate),
         ))
         words += layout.kinds
         words += [nbytes for nbytes, _ in layout.outputs]

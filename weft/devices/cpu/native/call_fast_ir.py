@@ -28,7 +28,7 @@ def _slot(f: Body, object_: Value, name: str) -> Array:
 
 
 @routine("ptr weft_warm(ptr self, ptr args, i64 nargs, ptr names)", exported=True)
-def warm(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
+def call_jitted(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
     """Call f(self, *args, **names) with the vectorcall convention."""
 
     def fall_back_unless(condition: Value) -> None:
@@ -52,19 +52,19 @@ def warm(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
     fall_back_unless(f.call(attribute_is, state["local"], state["inside"], state["zero"]))  # nothing is traced
     fall_back_unless(f.call(attribute_is, state["structure"], state["count"], call["structures"]))
     places, watch, inputs, written = call["places"], call["watch"], call["inputs"], call["written"]
-    room = f.room("ptr", places + call["parts"])
+    room = f.allocate_stack("ptr", places + call["parts"])
     given = room.part(call["parts"])
     f.copy(given.pointer, args, count.now << 3)
     rows = f.array(table).part(len(layouts.WARM_TABLE))
-    with f.each(places) as k:
+    with f.count_to(places) as k:
         fall_back_unless(f.call(agrees, given.pointer, k, rows.at(k * len(layouts.WARM_ROW))))
     rows = rows.part(places * len(layouts.WARM_ROW))
-    fall_back_unless(f.call(unchanged, rows.pointer, watch))
+    fall_back_unless(f.call(are_unchanged, rows.pointer, watch))
     fall_back_unless((written == 0) | (f.call("PyDict_Size", state["logs"]) == 0))
     rows = rows.part(watch * len(layouts.WATCH_ROW))
-    slots = f.room("i64", program["total"])
-    objects = f.room("ptr", inputs)
-    with f.each(inputs) as k:  # the Program's inputs, each with a reference while it runs
+    slots = f.allocate_stack("i64", program["total"])
+    objects = f.allocate_stack("ptr", inputs)
+    with f.count_to(inputs) as k:  # the Program's inputs, each with a reference while it runs
         object_ = f.call(find_input, given.pointer, rows.at(k * len(layouts.WARM_INPUT)))
         with f.when(object_.null):
             f.call(drop, objects.pointer, k)
@@ -72,7 +72,7 @@ def warm(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
         f.call("Py_IncRef", object_)
         objects[k] = object_
     writes = rows.part(inputs * len(layouts.WARM_INPUT))
-    with f.each(written) as k:
+    with f.count_to(written) as k:
         row = writes.at(k * len(layouts.WARM_WRITTEN))
         with f.unless(f.call(is_unshared, program.pointer, row, rows.pointer, given.pointer, objects.pointer)):
             f.call(drop, objects.pointer, inputs)
@@ -96,7 +96,7 @@ def slow(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
     count = f.variable("i64", nargs)
     with f.unless(names.null):
         count.now = nargs + f.call("PyTuple_Size", names)
-    copy = f.room("ptr", count.now + 1)
+    copy = f.allocate_stack("ptr", count.now + 1)
     copy[0] = self
     f.copy(copy.at(1), args, count.now << 3)
     f.ret(f.call("PyObject_Vectorcall", _state(f)["slow"], copy.pointer, nargs + 1, names))
@@ -132,14 +132,14 @@ def agrees(f: Body, given_: Value, k: Value, row_: Value) -> None:
         with f.when(kind == container):
             f.ret_unless(type_ == f.symbol(f"{name}_Type"), False)
             f.ret_unless(f.call(f"{name}_Size", argument) == children, False)
-            with f.each(children) as j:
+            with f.count_to(children) as j:
                 items[j] = f.call(f"{name}_GetItem", argument, j)
             f.ret(True)
     f.ret_unless(type_ == f.symbol("PyDict_Type"), False)
     f.ret_unless(f.call("PyDict_Size", argument) == children, False)
-    place, key, value = f.fixed_room("i64"), f.fixed_room("ptr"), f.fixed_room("ptr")
+    place, key, value = f.allocate_fixed("i64"), f.allocate_fixed("ptr"), f.allocate_fixed("ptr")
     f.array(place)[0] = 0
-    with f.each(children) as j:
+    with f.count_to(children) as j:
         f.ret_if(f.call("PyDict_Next", argument, place, key, value) == 0, False)
         f.ret_unless(f.array(key, "ptr")[0] == f.call("PyTuple_GetItem", row["first"], j), False)
         items[j] = f.array(value, "ptr")[0]
@@ -147,10 +147,10 @@ def agrees(f: Body, given_: Value, k: Value, row_: Value) -> None:
 
 
 @routine("i1 weft_unchanged(ptr rows, i64 count)")
-def unchanged(f: Body, rows: Value, count: Value) -> None:
+def are_unchanged(f: Body, rows: Value, count: Value) -> None:
     """Return whether variables and the items of lists and dicts are still the objects in the table."""
-    place, key, value = f.fixed_room("i64"), f.fixed_room("ptr"), f.fixed_room("ptr")  # the state of PyDict_Next
-    with f.each(count) as k:
+    place, key, value = f.allocate_fixed("i64"), f.allocate_fixed("ptr"), f.allocate_fixed("ptr")  # the state of PyDict_Next
+    with f.count_to(count) as k:
         row = f.record(f.array(rows).at(k * len(layouts.WATCH_ROW)), layouts.WATCH_ROW)
         kind, container = row["kind"], row["container"]
         current = f.variable("ptr", row["value"])
@@ -174,10 +174,10 @@ def unchanged(f: Body, rows: Value, count: Value) -> None:
 
 
 @routine("ptr weft_watched" + BUILTIN, exported=True)
-def watched(f: Body, self: Value, args: Value, nargs: Value) -> None:
+def check_watched(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin () -> bool: whether nothing watched has changed. self: address of the number of rows, followed by the rows."""
     rows = f.array(f.call("PyLong_AsVoidPtr", self))
-    f.ret(f.call("PyBool_FromLong", f.call(unchanged, rows.at(1), rows[0]).to("i64")))
+    f.ret(f.call("PyBool_FromLong", f.call(are_unchanged, rows.at(1), rows[0]).to("i64")))
 
 
 @routine("i1 weft_fits(ptr array, ptr wanted, ptr shape, ptr dtype)")
@@ -248,10 +248,10 @@ def run_program(f: Body, table: Value, writes: Value, slots_: Value, objects_: V
     buffers = f.record(allocator, layouts.ALLOCATOR)["type"]
     kinds = f.array(program.pointer).part(layouts.HEADER)
     slots, objects = f.array(slots_), f.array(objects_, "ptr")
-    with f.each(ni) as k:
+    with f.count_to(ni) as k:
         f.ret_unless(f.call(item, objects[k], kinds[k], name, slots.at(k), buffers), None)
     written = call["written"]
-    with f.each(written) as k:
+    with f.count_to(written) as k:
         row = f.record(f.array(writes).at(k * len(layouts.WARM_WRITTEN)), layouts.WARM_WRITTEN)
         slots[ni + row["output"]] = slots[row["input"]]
     rows = f.array(writes).at(written * len(layouts.WARM_WRITTEN))
@@ -277,11 +277,11 @@ def build(f: Body, program: Value, rows: Value, parts: Value, slots: Value, buil
     """
     built = f.array(built_, "ptr")
     given = built.at(parts)
-    with f.each(parts) as j:
+    with f.count_to(parts) as j:
         k = parts - 1 - j  # a container comes before its items
         built[k] = f.call(part, program, f.array(rows).at(k * len(layouts.WARM_ROW)), slots, built_, given)
         with f.when(built[k].null):
-            with f.each(j) as done:
+            with f.count_to(j) as done:
                 object_ = built[k + 1 + done]
                 with f.unless(object_.null):
                     f.call("Py_DecRef", object_)
@@ -301,10 +301,10 @@ def part(f: Body, program_: Value, row_: Value, slots: Value, built: Value, give
         buffer = f.call(make, allocator, sizes[program["no"] + number].to("ptr"), sizes[number])
         f.ret_if(buffer.null, None)
         pairs, slots_of_node = f.array(row["second"]), state["node_slots"]
-        node = f.call(filled, state["node"], pairs.pointer, slots_of_node)
+        node = f.call(make_object, state["node"], pairs.pointer, slots_of_node)
         f.ret_if(node.null, None, buffer)
         _slot(f, node, "value")[0] = buffer
-        array = f.call(filled, row["first"], pairs.at(slots_of_node << 1), state["array_slots"])
+        array = f.call(make_object, row["first"], pairs.at(slots_of_node << 1), state["array_slots"])
         f.ret_if(array.null, None, node)
         _slot(f, array, "content")[0] = node
         f.array(slots)[number] = f.record(buffer, layouts.BUFFER)["address"]
@@ -319,13 +319,13 @@ def part(f: Body, program_: Value, row_: Value, slots: Value, built: Value, give
         with f.when(kind == container):
             new = f.call(f"{name}_New", count)
             f.ret_if(new.null, None)
-            with f.each(count) as k:
+            with f.count_to(count) as k:
                 f.call(f"{name}_SetItem", new, k, items[k])
                 items[k] = None
             f.ret(new)
     dict_ = f.call("PyDict_New")
     f.ret_if(dict_.null, None)
-    with f.each(count) as k:
+    with f.count_to(count) as k:
         failed = f.call("PyDict_SetItem", dict_, f.call("PyTuple_GetItem", row["first"], k), items[k]) != 0
         f.ret_if(failed, None, dict_)
         f.call("Py_DecRef", items[k])
@@ -334,11 +334,11 @@ def part(f: Body, program_: Value, row_: Value, slots: Value, built: Value, give
 
 
 @routine("ptr weft_filled(ptr type, ptr pairs, i64 count)")
-def filled(f: Body, type_: Value, pairs: Value, count: Value) -> None:
+def make_object(f: Body, type_: Value, pairs: Value, count: Value) -> None:
     """Return a new object whose slots are set from pairs (offset, object), or null."""
     new = f.call("PyType_GenericAlloc", type_, 0)
     f.ret_if(new.null, None)
-    with f.each(count) as k:
+    with f.count_to(count) as k:
         pair = f.array(pairs).part(k << 1)
         object_ = pair[1].to("ptr")
         f.call("Py_IncRef", object_)
@@ -348,10 +348,11 @@ def filled(f: Body, type_: Value, pairs: Value, count: Value) -> None:
 
 @routine("void weft_drop(ptr objects, i64 count)")
 def drop(f: Body, objects: Value, count: Value) -> None:
-    with f.each(count) as k:
+    with f.count_to(count) as k:
         f.call("Py_DecRef", f.array(objects, "ptr")[k])
 
 
 ROUTINES = (
-    warm, slow, attribute_is, agrees, unchanged, watched, fits, find_input, is_unshared, run_program, build, part, filled, drop,
+    call_jitted, slow, attribute_is, agrees, are_unchanged, check_watched, fits, find_input, is_unshared, run_program, build,
+    part, make_object, drop,
 )

@@ -21,47 +21,47 @@ from weft.devices.native_protocols import PreparedCall, ResultInfo, SmallOperati
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FORMATS, Format
 from weft.graph.node import Primitive
 
-_PLACE = {
+_PLACE_KINDS = {
     "array": layouts.ARRAY, "value": layouts.VALUE, "float": layouts.FLOAT, "same": layouts.SAME, list: layouts.LIST,
     tuple: layouts.TUPLE, dict: layouts.DICT, "output": layouts.OUTPUT, "given": layouts.GIVEN,
 }
-_WATCH = {
+_WATCH_KINDS = {
     "variable": layouts.VARIABLE, "cell": layouts.CELL, "items": layouts.ITEMS, "item": layouts.ITEM, "keys": layouts.KEYS,
     "next": layouts.NEXT,
 }
-_INPUT = {"array": layouts.OF_ARRAY, "number": layouts.OF_NUMBER, "cell": layouts.OF_CELL, "fixed": layouts.FIXED}
+_INPUT_KINDS = {"array": layouts.OF_ARRAY, "number": layouts.OF_NUMBER, "cell": layouts.OF_CELL, "fixed": layouts.FIXED}
 
 
 class WarmTable:
     """The table of one signature, see ``weft.devices.native_protocols.WarmCall``.
 
-    ``held`` keeps the executable and every object whose address is in the table alive.
+    ``kept_alive`` keeps the executable and every object whose address is in the table alive.
     """
 
-    __slots__ = ("address", "cells", "held", "program", "structures", "words")
+    __slots__ = ("address", "cells", "kept_alive", "program", "structures", "words")
 
     def __init__(self, world: WarmCallContext, call: WarmCall) -> None:
         self.program, self.structures = call.run.direct(), call.structures
         self.cells = [node for kind, _, node in call.inputs if kind == "cell"]
         slots = {k: _slot_words(world, *row[1:]) for k, row in enumerate(call.result) if row[0] == "output"}
-        self.held = (call, slots)
+        self.kept_alive = (call, slots)
         head = {
             "program": self.program, "arguments": call.arguments, "names": id(call.names),
             "structures": id(call.structures),
             "uses": call.uses.ctypes.data, "places": len(call.places), "watch": len(call.watch), "inputs": len(call.inputs),
-            "written": len(call.written), "parts": len(call.result),
+            "written": len(call.overwritten_inputs), "parts": len(call.result),
         }
-        words = layouts.filled(layouts.WARM_TABLE, head)
+        words = layouts.fill_record(layouts.WARM_TABLE, head)
         for kind, x, y, child, children in call.places:
-            words += [_PLACE[kind], id(x), id(y), child, children]
+            words += [_PLACE_KINDS[kind], id(x), id(y), child, children]
         words += _watch_words(call.watch)
         for kind, x, y in call.inputs:
-            words += [_INPUT[kind], x if kind in ("array", "number") else id(x), id(y)]
-        for number, output, nodes, buffers in call.written:
-            here = 2 if call.inputs[number][0] == "cell" else 0  # ``held`` and ``cells`` refer to the node of a cell
+            words += [_INPUT_KINDS[kind], x if kind in ("array", "number") else id(x), id(y)]
+        for number, output, nodes, buffers in call.overwritten_inputs:
+            here = 2 if call.inputs[number][0] == "cell" else 0  # ``kept_alive`` and ``cells`` refer to the node of a cell
             words += [number, output, nodes + here, buffers + 1]  # and the call itself to the buffer
         for k, (kind, x, _, child, children) in enumerate(call.result):
-            words += [_PLACE[kind], id(x), slots[k].ctypes.data if k in slots else 0, child, children]
+            words += [_PLACE_KINDS[kind], id(x), slots[k].ctypes.data if k in slots else 0, child, children]
         self.words = np.array(words, np.int64)
         self.address = int(self.words.ctypes.data)
 
@@ -79,16 +79,16 @@ def _slot_words(world: WarmCallContext, kind: type, info: tuple[Any, Any], *_: i
 
 
 class _Address(int):
-    """The address of a table, with the objects it refers to in ``held``."""
+    """The address of a table, with the objects it refers to in ``kept_alive``."""
 
-    held: Any
+    kept_alive: Any
 
 
-def watched(rows: Sequence[WatchRow], address: int) -> Callable[[], bool]:
+def watch_check(rows: Sequence[WatchRow], address: int) -> Callable[[], bool]:
     """Return the builtin ``weft_watched`` (at ``address``) bound to a table of these rows."""
     words = np.array([len(rows), *_watch_words(rows)], np.int64)
     table = _Address(words.ctypes.data)
-    table.held = words, rows
+    table.kept_alive = words, rows
     check: Callable[[], bool] = builtin("weft_watched", address, table)
     return check
 
@@ -96,7 +96,7 @@ def watched(rows: Sequence[WatchRow], address: int) -> Callable[[], bool]:
 def _watch_words(rows: Sequence[WatchRow]) -> list[int]:
     words = []
     for name, container, key, value in rows:
-        words += [_WATCH[name], id(container), key if name in ("items", "item", "keys") else id(key), id(value)]
+        words += [_WATCH_KINDS[name], id(container), key if name in ("items", "item", "keys") else id(key), id(value)]
     return words
 
 
@@ -114,7 +114,7 @@ def install(cls: type, table: str, world: WarmCallContext, address: int, state: 
     """Set ``cls.__call__`` to ``weft_warm`` at ``address``. The slot ``table`` of ``cls`` holds a WarmTable."""
     fields = {
         "table": offset_in(cls, table), "address": offset_in(WarmTable, "address"), "local": id(world.local),
-        "inside": id(world.inside), "zero": id(0),
+        "inside": id(world.depth_name), "zero": id(0),
         "structure": id(world.structure), "count": id(world.counter), "slow": id(world.slow), "array": id(world.array),
         "scalar_type": id(world.value),
         "base": offset_in(world.array, "_base"), "content": offset_in(world.array, "_node"),
@@ -160,7 +160,7 @@ class CPUSmall:
             "source": offset_in(world.array, "_source"),
             **{name: offset_in(world.node, name) for name in ("value", "dtype", "shape", "op", "params")},
             "weak": world.node.__weakrefoffset__,
-            "leaf": id(world.leaf), "nothing": id(world.nothing), "empty": id(()), "reduced": id(world.reduced),
+            "leaf": id(world.leaf), "nothing": id(world.empty_result), "empty": id(()), "reduced": id(world.reduction_node),
             "node": _words(node_slots), "node_slots": len(world.node_slots),
             "result": _words(array_slots), "result_slots": len(world.array_slots), "allocator": allocator.address,
         })
@@ -171,7 +171,7 @@ class CPUSmall:
     def operation(self, arity: int) -> CPUOperation:
         return CPUOperation(self._native, arity, self._formats)
 
-    def shaped(self) -> CPUShaped:
+    def shaped_operation(self) -> CPUShaped:
         return CPUShaped(self._native)
 
 
@@ -214,7 +214,7 @@ class CPUShaped:
         words, plan = np.array(prepared.words, np.int64), np.zeros(len(layouts.PLAN), np.int64)
         owner = (dtype, tuple(shapes), prepared, result, words, plan)
         left, right = owner[1][0], owner[1][-1]
-        plan[:] = layouts.filled(layouts.PLAN, {
+        plan[:] = layouts.fill_record(layouts.PLAN, {
             "owner": id(owner), "dtype": id(dtype), "left": id(left), "right": id(right),
             "function": prepared.function.__self__, "words": words.ctypes.data, "count": len(words),  # type: ignore[attr-defined]
             "first": prepared.operands[0], "second": prepared.operands[-1], "out": prepared.out, "nbytes": result.nbytes,

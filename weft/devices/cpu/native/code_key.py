@@ -72,7 +72,7 @@ def sources_unchanged() -> bool:
     If weft is edited meanwhile, code from the old files must not be stored under the new files' digest. The check runs at most
     once a second: it takes a millisecond, and a first call may write fifty kernels.
     """
-    return _unchanged_since(_STARTED, int(time.monotonic()))
+    return _unchanged_since(_START_TIME, int(time.monotonic()))
 
 
 @lru_cache(maxsize=1)
@@ -89,4 +89,4 @@ def _sources() -> list[Path]:
 
 
 _PACKAGE = Path(__file__).resolve().parents[3]
-_STARTED = time.time()
+_START_TIME = time.time()

@@ -126,7 +126,7 @@ class CodeMemory:
         if place.units:
             region.data.give(place.data, place.units)
 
-    def used(self) -> int:
+    def used_bytes(self) -> int:
         """Return the bytes that objects occupy."""
         return sum(r.code_size - r.code.free() * PAGE + len(r.memory) - r.code_size - r.data.free() * UNIT for r in self.regions)
 

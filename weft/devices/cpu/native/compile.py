@@ -24,7 +24,7 @@ from weft.devices.cpu.native.code_memory import CodeMemory
 from weft.devices.cpu.native.emission import Emission, Emitter, emit_object, open_llvm, target_machine
 from weft.process.signals import uninterrupted
 
-KEPT_DEAD = 256  # a sweep runs when the unused kernels outnumber the used ones by this many
+MAX_UNUSED_KERNELS = 256  # a sweep runs when the unused kernels outnumber the used ones by this many
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -39,14 +39,14 @@ class LoadedKernel:
 
 @dataclass(slots=True)
 class _KernelEntry:
-    """A kernel in memory. ``fields`` recreate its ``LoadedKernel``; ``give`` frees its code once ``loaded`` is dead."""
+    """A kernel in memory. ``fields`` recreate its ``LoadedKernel``; ``give`` frees its code once ``kernel_ref`` is dead."""
 
-    loaded: weakref.ref[LoadedKernel]
+    kernel_ref: weakref.ref[LoadedKernel]
     fields: tuple[int, int, int, bool]
     give: Callable[[], None]
 
 
-class _Begun(NamedTuple):
+class _Compilation(NamedTuple):
     """A kernel or module that is being compiled."""
 
     emission: Emission
@@ -74,8 +74,8 @@ class Compiler:
     memory: CodeMemory = field(default_factory=CodeMemory)
     lock: Any = field(default_factory=threading.RLock)
     emitter: Emitter = field(default_factory=Emitter)
-    _begun: dict[str, _Begun] = field(default_factory=dict)
-    _sweep_at: int = KEPT_DEAD
+    _compilations: dict[str, _Compilation] = field(default_factory=dict)
+    _sweep_at: int = MAX_UNUSED_KERNELS
     _jit: Any = None
 
     def begin(self, text: str, generate: Callable[[], Any]) -> None:
@@ -89,24 +89,24 @@ class Compiler:
     def _begin(self, what: str, loaded: Container[str], make: Callable[[], tuple[str, dict[str, Any]]]) -> None:
         name = name_of(what)
         with self.lock:
-            if name not in loaded and name not in self._begun and not self.cache.contains(name):
+            if name not in loaded and name not in self._compilations and not self.cache.contains(name):
                 ir, meta = make()
-                self._begun[name] = _Begun(self.emitter.begin(ir), meta)
+                self._compilations[name] = _Compilation(self.emitter.begin(ir), meta)
 
     def kernel(self, text: str, generate: Callable[[], Any]) -> LoadedKernel:
         """Return the kernel whose printed form is ``text``. If it is not cached, compile ``generate() -> Generated``."""
         name = name_of("kernel\n" + text)
         entry = self.kernels.get(name)
-        loaded = None if entry is None else entry.loaded()
+        loaded = None if entry is None else entry.kernel_ref()
         if loaded is not None:
             return loaded
         with self.lock:
             entry = self.kernels.get(name)
             if entry is not None:
-                loaded = entry.loaded()
+                loaded = entry.kernel_ref()
                 if loaded is None:  # unused and not swept yet: reuse its code
                     loaded = LoadedKernel(*entry.fields)
-                    entry.loaded = weakref.ref(loaded)
+                    entry.kernel_ref = weakref.ref(loaded)
                 return loaded
             if len(self.kernels) >= self._sweep_at:
                 self.sweep()
@@ -130,11 +130,11 @@ class Compiler:
     def sweep(self) -> int:
         """Free the code of unused kernels. Return their number."""
         with self.lock:
-            dead = [name for name, entry in self.kernels.items() if entry.loaded() is None]
+            dead = [name for name, entry in self.kernels.items() if entry.kernel_ref() is None]
             with uninterrupted():  # Ctrl-C between pop and give would leak the code
                 for name in dead:
                     self.kernels.pop(name).give()
-            self._sweep_at = 2 * len(self.kernels) + KEPT_DEAD
+            self._sweep_at = 2 * len(self.kernels) + MAX_UNUSED_KERNELS
             return len(dead)
 
     def _load_or_build(self, name: str, make: Callable[[], tuple[str, dict[str, Any]]], kernel: bool) -> Any:
@@ -148,14 +148,14 @@ class Compiler:
                 return self._load(name, entry.meta, entry.code, hit=True)
             except (elf.UnsupportedObject, RuntimeError):
                 pass
-        begun = self._begun.pop(name, None)
+        begun = self._compilations.pop(name, None)
         if begun is None:
             ir, meta = make()
             code, exports = emit_object(ir)
         else:
             meta = begun.meta
             code, exports = self.emitter.finish(begun.emission)
-        meta = {**meta, "exports": exports, "llvm": not elf.supported()}
+        meta = {**meta, "exports": exports, "llvm": not elf.is_supported()}
         self.counts.compiles += 1
         try:
             result = self._load(name, meta, code)

@@ -80,7 +80,7 @@ def copy_body(f: Body, args: Value, chunk: Value, worker: Value) -> None:
     pointers, words = f.array(args, "ptr"), f.array(args)
     source, target, share = f.array(pointers[0], "i8"), f.array(pointers[1], "i8"), words[2]
     at = chunk * share
-    with f.each(words[3]):
+    with f.count_to(words[3]):
         f.copy(target.at(at), source.at(at), share)
 
 

@@ -38,7 +38,7 @@ class Section(NamedTuple):
     align: int
 
 
-def supported() -> bool:
+def is_supported() -> bool:
     return sys.platform == "linux" and architecture() == "x86_64"
 
 

@@ -26,7 +26,7 @@ class Emission:
     """Object code of one text, which is being compiled. LLVM parses the text at once and raises RuntimeError if it is wrong."""
 
     def __init__(self, ir: str) -> None:
-        self.done = threading.Event()
+        self.finished_event = threading.Event()
         self.code: bytes | RuntimeError = b""
         with uninterrupted():  # llvmlite frees objects in destructors, where Ctrl-C would be lost
             llvm = open_llvm()
@@ -52,7 +52,7 @@ class Emission:
                 self.code = error
             self.module.close()
             self.context.close()
-            self.done.set()
+            self.finished_event.set()
 
     def result(self) -> tuple[bytes, list[str]]:
         """Return the object code and the names of its exported functions."""
@@ -87,7 +87,7 @@ class Emitter:
         try:
             self.waiting.remove(emission)
         except ValueError:  # another thread compiles it
-            emission.done.wait()
+            emission.finished_event.wait()
         else:
             emission.run()
         return emission.result()

@@ -19,7 +19,7 @@ from weft.devices.cpu.native.call import TableRow
 from weft.devices.cpu.native.compile import LoadedKernel
 from weft.devices.cpu.native.layouts import FLUSH, RELEASE
 from weft.devices.cpu.native.loops import Descriptor, Part, Place, PythonLoop, describe, make_row, times
-from weft.devices.cpu.native.slots import Slots, aligned, nbytes
+from weft.devices.cpu.native.slots import Slots, align_bytes, nbytes
 from weft.devices.cpu.native.threads import Pool
 from weft.devices.steps import run_host_step
 from weft.dtypes.rounding import scalar
@@ -54,7 +54,7 @@ class CPUExecutable:
         may_not_end = any(isinstance(step, Loop) and step.until for step in program.steps)
         self._slow = sum(self._times) > RELEASE_ABOVE_US or may_not_end
         kernel_sites = zip(kernels, accumulate((len(c.sites) for c in calls(program)), initial=max(inside, 0)), strict=False)
-        self._own = [list(islice(kernel_sites, _count_kernels(step))) for step in program.steps]
+        self._step_kernels = [list(islice(kernel_sites, _count_kernels(step))) for step in program.steps]
         self._bodies: list[CPUExecutable] = []  # bodies of loops that Python runs
         self._loops = self._describe()
         self._slots = Slots(program, tuple(descriptors[0].address for descriptors in self._loops))
@@ -67,7 +67,7 @@ class CPUExecutable:
         self._threads = 0
         self._direct = 0
         self._run: Callable[..., list[Any]] = lambda inputs, held: []
-        self._prepared: dict[int, tuple[Callable[..., list[Any]], int]] = {}  # number of threads -> _build_for's result
+        self._runs_by_threads: dict[int, tuple[Callable[..., list[Any]], int]] = {}  # number of threads -> _build_for's result
         if inside < 0:
             self._prepare()
 
@@ -94,23 +94,23 @@ class CPUExecutable:
     def _describe(self) -> list[list[Descriptor]]:
         """Return the descriptors of each native loop, and create the executables of bodies of other loops."""
         out = []
-        for step, us, own in zip(self.program.steps, self._times, self._own, strict=True):
+        for step, us, own in zip(self.program.steps, self._times, self._step_kernels, strict=True):
             if isinstance(step, Loop) and find_hosts(step.body):
                 self._bodies.append(CPUExecutable(
                     step.body, [kernel for kernel, _ in own], self._pool, self._allocator, self._native, self._flush,
                     inside=own[0][1] if own else 0,
                 ))
             elif isinstance(step, Loop):
-                every = max(1, int(CHECK_EVERY_US * step.expected / us)) if self._slow else 0
+                every = max(1, int(CHECK_EVERY_US * step.expected_steps / us)) if self._slow else 0
                 out.append(describe(step, iter(own), self._native, every))
         return out
 
     def _prepare(self) -> None:
         """Switch to the pool's current number of threads."""
         threads = self._pool.threads
-        if threads not in self._prepared:
-            self._prepared[threads] = self._build_for(threads)
-        self._run, self._direct = self._prepared[threads]  # a running call keeps the old ones
+        if threads not in self._runs_by_threads:
+            self._runs_by_threads[threads] = self._build_for(threads)
+        self._run, self._direct = self._runs_by_threads[threads]  # a running call keeps the old ones
         self._threads = threads
 
     def _build_for(self, threads: int) -> tuple[Callable[..., list[Any]], int]:
@@ -145,8 +145,8 @@ class CPUExecutable:
 
     def _arena_size(self, threads: int) -> int:
         """Return the bytes of the arena including the kernels' scratch behind it."""
-        scratch = max((aligned(k.scratch) + aligned(k.worker_scratch) * threads for k in self._kernels), default=0)
-        return aligned(self.program.arena) + scratch
+        scratch = max((align_bytes(k.scratch) + align_bytes(k.worker_scratch) * threads for k in self._kernels), default=0)
+        return align_bytes(self.program.arena) + scratch
 
     def _entry(self, name: str, steps: list[TableRow], threads: int, room: int) -> Callable[..., Any]:
         flags = (RELEASE if self._slow else 0) | (FLUSH if self._flush else 0)
@@ -160,7 +160,7 @@ class CPUExecutable:
         out: list[list[TableRow] | Part] = []
         slots = self._slots
         since, numbers, bodies = 0.0, iter(range(len(self._loops))), iter(self._bodies)
-        for step, us, own in zip(self.program.steps, self._times, self._own, strict=True):
+        for step, us, own in zip(self.program.steps, self._times, self._step_kernels, strict=True):
             if isinstance(step, Copy) and slots.may_be_number(step.source):
                 step = HostCall("copy", np.array, (step.source,), step.target)
             if isinstance(step, HostCall):
@@ -190,15 +190,15 @@ class _HostStep:
     def __init__(self, slots: Slots, step: HostCall) -> None:
         self.slots = slots
         self.step = step
-        self.fixed = [a for a in (*step.args, step.out) if slots.root(a).kind == "arena"]
-        self.cached: tuple[int, dict[int, np.ndarray]] = -1, {}  # arena address -> arrays over it, reused by loops
+        self.arena_slots = [a for a in (*step.args, step.out) if slots.root(a).kind == "arena"]
+        self.array_cache: tuple[int, dict[int, np.ndarray]] = -1, {}  # arena address -> arrays over it, reused by loops
 
     def __call__(self, inputs: list[Any], outputs: list[Any], arena: int) -> None:
         step, array = self.step, self.slots.array
-        cached_arena, views = self.cached
+        cached_arena, views = self.array_cache
         if cached_arena != arena:
-            views = {a: array(a, inputs, outputs, arena, writable=a == step.out) for a in self.fixed}
-            self.cached = arena, views
+            views = {a: array(a, inputs, outputs, arena, writable=a == step.out) for a in self.arena_slots}
+            self.array_cache = arena, views
         arrays = [views[a] if a in views else array(a, inputs, outputs, arena, writable=False) for a in step.args]
         out = step.out
         target = views[out] if out in views else array(out, inputs, outputs, arena, writable=True)

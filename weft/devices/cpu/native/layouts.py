@@ -30,7 +30,7 @@ def offset(layout: Layout, name: str) -> int:
     return layout[name][0]
 
 
-def filled(layout: Layout, fields: Mapping[str, int]) -> list[int]:
+def fill_record(layout: Layout, fields: Mapping[str, int]) -> list[int]:
     """Return the words of a record in their order."""
     return [fields[name] for name in layout]
 
@@ -38,13 +38,13 @@ def filled(layout: Layout, fields: Mapping[str, int]) -> list[int]:
 def write(address: int, layout: Layout, fields: Mapping[str, int]) -> None:
     """Write a record of words to memory."""
     words = (ctypes.c_int64 * len(layout)).from_address(address)
-    for k, word in enumerate(filled(layout, fields)):
+    for k, word in enumerate(fill_record(layout, fields)):
         words[k] = word
 
 
 def header(layout: Layout, fields: Mapping[str, int]) -> list[int]:
     """Return the named words of a table, padded to ``HEADER`` words."""
-    return filled(layout, fields) + [0] * (HEADER - len(layout))
+    return fill_record(layout, fields) + [0] * (HEADER - len(layout))
 
 
 HEADER = 16  # words in front of the lists of a table
@@ -108,7 +108,7 @@ WARM_TABLE = _words(
 WARM_ROW = _words("kind first second child children", pointers="first second")
 ARRAY, FLOAT, SAME, VALUE, LIST, TUPLE, DICT, OUTPUT, GIVEN = range(9)
 WATCH_ROW = _words("kind container key value", pointers="container value")  # key: an object, an index, or a length
-VARIABLE, CELL, ITEMS, ITEM, KEYS, NEXT = range(6)  # kinds of watched objects, see call_fast_ir.unchanged
+VARIABLE, CELL, ITEMS, ITEM, KEYS, NEXT = range(6)  # kinds of watched objects, see call_fast_ir.are_unchanged
 WARM_INPUT = _words("kind place node", pointers="node")  # place: number of a place of the arguments, or an object
 OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # kinds of program inputs
 # A written array: its input, the output that takes its memory, and the references to its node and buffer that nobody else has

@@ -22,7 +22,7 @@ from weft.devices.cpu.native.routine import Array, Body, Value, routine
 
 def place(f: Body, slots: Array, base: Value, offsets: Array, count: Value) -> None:
     """Set the slots of temporaries to their addresses in an arena at ``base``."""
-    with f.each(count) as k:
+    with f.count_to(count) as k:
         slots[k] = base + offsets[k]
 
 
@@ -32,7 +32,7 @@ def call_step(f: Body, step: Value, slots: Array, packed: Array) -> tuple[Value,
     function, count, check = row["function"], row["count"], row["check"]
     arguments = f.array(step).part(len(STEP))
     after = arguments.at(count)
-    with f.each(count) as k:
+    with f.count_to(count) as k:
         packed[k] = slots[arguments[k]]
     f.call_address(function, packed.pointer)
     return check, after
@@ -66,7 +66,7 @@ def loop(f: Body, args: Value) -> None:
     steps = f.variable("i64", words["length"])
     with f.when(words["counted"] != 0):
         count = f.array(constant_arguments[constants].to("ptr"))[0]
-        steps.now = (count < 0).pick(0, count.least(words["length"]))
+        steps.now = (count < 0).pick(0, count.minimum(words["length"]))
     length = steps.now
     # lists of the descriptor
     carry_table = f.array(table).part(HEADER)
@@ -76,8 +76,8 @@ def loop(f: Body, args: Value) -> None:
     literals = offsets.part(na)
     first_step = literals.at(numbers)
     # slots of the body
-    slots = f.room("i64", words["total"])
-    packed = f.room("i64", words["most"])
+    slots = f.allocate_stack("i64", words["total"])
+    packed = f.allocate_stack("i64", words["most"])
     slot_xs = slots.part(carries)
     slot_constants = slot_xs.part(xs)
     slot_out = slot_constants.part(constants)
@@ -91,7 +91,7 @@ def loop(f: Body, args: Value) -> None:
     f.copy(slot_numbers.pointer, literals.pointer, numbers << 3)
     place(f, slot_arena, arguments[2], offsets, na)
 
-    with f.each(carries) as c:
+    with f.count_to(carries) as c:
         slot_out[c] = carry_arguments[c * 3]
     with f.when(length < words["length"]):
         f.call(clear, ys_arguments.pointer, stride_ys.pointer, ys, length, words["length"] - length)
@@ -100,7 +100,7 @@ def loop(f: Body, args: Value) -> None:
     backward = words["reverse"] != 0
     direction = backward.pick(-1, 1)
     since = f.variable("i64")  # iterations since the last check for signals
-    with f.each(length) as t:
+    with f.count_to(length) as t:
         left = length - 1 - t
         index = backward.pick(left, t)
         with f.when(until):
@@ -109,13 +109,13 @@ def loop(f: Body, args: Value) -> None:
                 f.call(finish, slot_out.pointer, carry_arguments.pointer, carry_table.pointer, carries)
                 f.call(clear, ys_arguments.pointer, stride_ys.pointer, ys, t, length - t)
                 f.ret()
-        with f.each(carries) as c:
+        with f.count_to(carries) as c:
             addresses, row = carry_arguments.part(c * 3), carry_table.part(c << 1)
             slots[c], slot_out[c] = _carry(f, addresses, row, t, left, index, index + direction)
         f.call(slices, slot_xs.pointer, xs_arguments.pointer, stride_xs.pointer, xs, index)
         f.call(slices, slot_ys.pointer, ys_arguments.pointer, stride_ys.pointer, ys, index)
         step = f.variable("ptr", first_step)
-        with f.each(ns):
+        with f.count_to(ns):
             check, step.now = call_step(f, step.now, slots, packed)
             with where_faulted(f, check, record):
                 f.ret()
@@ -157,14 +157,14 @@ def _carry(
 @routine("void weft_slices(ptr to, ptr from, ptr strides, i64 count, i64 place)")
 def slices(f: Body, to: Value, from_: Value, strides: Value, count: Value, place_: Value) -> None:
     """Set to[k] = from[k] + place * strides[k]."""
-    with f.each(count) as k:
+    with f.count_to(count) as k:
         f.array(to)[k] = f.array(from_)[k] + f.array(strides)[k] * place_
 
 
 @routine("void weft_finish_carries(ptr now, ptr arguments, ptr table, i64 count)")
 def finish(f: Body, now: Value, arguments: Value, table: Value, count: Value) -> None:
     """Copy each carry from where the last step left it to ``last``."""
-    with f.each(count) as k:
+    with f.count_to(count) as k:
         last, source = f.array(arguments)[k * 3 + 1], f.array(now)[k]
         with f.unless(source == last):
             f.copy(last.to("ptr"), source.to("ptr"), f.array(table)[(k << 1) + 1])
@@ -173,7 +173,7 @@ def finish(f: Body, now: Value, arguments: Value, table: Value, count: Value) ->
 @routine("void weft_clear_rows(ptr results, ptr strides, i64 count, i64 first, i64 rows)")
 def clear(f: Body, results: Value, strides: Value, count: Value, first: Value, rows: Value) -> None:
     """Set the rows of stacked results that no step computes to 0."""
-    with f.each(count) as k:
+    with f.count_to(count) as k:
         stride = f.array(strides)[k]
         f.call("llvm.memset.p0.i64", (f.array(results)[k] + first * stride).to("ptr"), 0, rows * stride, False)
 

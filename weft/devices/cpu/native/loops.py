@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.devices.cpu.native.allocator import Allocator, at
-from weft.devices.cpu.native.call import TableRow, most_arguments, step_words
+from weft.devices.cpu.native.call import TableRow, max_arguments, step_words
 from weft.devices.cpu.native.compile import LoadedKernel
 from weft.devices.cpu.native.layouts import LOOP, header
 from weft.devices.cpu.native.slots import Slots, nbytes
-from weft.devices.steps import turns
+from weft.devices.steps import run_loop
 from weft.schedule.program import Call, Copy, Loop, Program, Slot, calls
 
 Part = Callable[[list[Any], list[Any], int], Any]  # of a run: inputs, outputs, arena
@@ -31,7 +31,7 @@ class Descriptor:
         words = header(LOOP, dict(
             length=loop.length, reverse=int(loop.reverse), counted=int(loop.count >= 0), until=int(loop.until),
             carries=n, xs=xs, ys=len(program.outputs) - n, constants=len(loop.constants), na=len(slots.arena),
-            numbers=len(slots.constants), ns=len(steps), most=most_arguments(steps), every=every,
+            numbers=len(slots.constants), ns=len(steps), most=max_arguments(steps), every=every,
             total=len(program.inputs) + len(program.outputs) + len(slots.arena) + len(slots.constants) + 2,
         ))
         for carry, output in zip(loop.carries, program.outputs, strict=False):
@@ -99,14 +99,14 @@ class PythonLoop:
     """A loop that Python runs, as a part of a run.
 
     parts : of the body, called in every iteration
-    room : bytes of the memory for temporaries and scratch, allocated once per run
+    scratch_bytes : bytes of the memory for temporaries and scratch, allocated once per run
     """
 
     def __init__(self, slots: Slots, loop: Loop, allocator: Allocator, parts: list[Part], room: int) -> None:
-        self.slots, self.loop, self.allocator, self.parts, self.room = slots, loop, allocator, parts, room
+        self.slots, self.loop, self.allocator, self.parts, self.scratch_bytes = slots, loop, allocator, parts, room
 
     def __call__(self, inputs: list[Any], outputs: list[Any], arena: int) -> None:
-        own = self.allocator.allocate(self.room) if self.room else Place(0)
+        own = self.allocator.allocate(self.scratch_bytes) if self.scratch_bytes else Place(0)
 
         def memory(slot: int) -> Place:
             return Place(self.slots.address(slot, inputs, outputs, arena))
@@ -115,7 +115,7 @@ class PythonLoop:
             for part in self.parts:
                 part(body_inputs, body_outputs, own.address)
 
-        turns(self.loop, self.slots.program.slots, memory, _Mover(), run_body)
+        run_loop(self.loop, self.slots.program.slots, memory, _Mover(), run_body)
 
 
 def times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[float]:
@@ -132,7 +132,7 @@ def times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[fl
                 out.append(sum(size[a] for a in step.args) / bytes_per_us)
             k += 1
         elif isinstance(step, Loop):
-            out.append(step.expected * (0.05 + sum(times(step.body, flops_per_us, bytes_per_us))))
+            out.append(step.expected_steps * (0.05 + sum(times(step.body, flops_per_us, bytes_per_us))))
         else:
             out.append(0.0)
     return out

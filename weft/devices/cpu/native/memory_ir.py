@@ -105,7 +105,7 @@ def release(f: Body, self: Value, view: Value) -> None:
 def fill(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (address, array): copy the bytes of a C-contiguous array to an address."""
     arguments = f.array(args, "ptr")
-    view = f.fixed_room(f"[{imported_symbols.BUFFER_ROOM} x i8]")
+    view = f.allocate_fixed(f"[{imported_symbols.BUFFER_ROOM} x i8]")
     target = f.call("PyLong_AsVoidPtr", arguments[0])
     failed = f.call("PyObject_GetBuffer", arguments[1], view, imported_symbols.BUF_C_CONTIGUOUS)
     f.ret_unless(failed == 0, None)

@@ -16,7 +16,7 @@ from weft.devices.cpu.native.pool_ir import count_event
 from weft.devices.cpu.native.routine import Body, Value, routine
 
 TIMES = 6  # number of words of a function of two operands; the number of calls is stored behind them
-FEW = 32  # broadcasting with more calls than this, of fewer elements each, is left to NumPy
+MAX_BROADCAST_CALLS = 32  # broadcasting with more calls than this, of fewer elements each, is left to NumPy
 
 
 @routine("ptr weft_small_row(ptr operation, ptr dtype)")
@@ -40,14 +40,14 @@ def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None
     operand_bytes = count * f.record(row["format"], FORMAT)["bytes"]  # Python's eager policy checks one of the two sizes
     is_small = (count > 0) & (count <= layouts.RELEASE_ABOVE_WORK) & (operand_bytes <= limit_)
     f.ret_unless(is_small & (nbytes <= limit_) & (nbytes <= layouts.MAX_SMALL_BYTES), None)
-    buffer = f.call(small.made, nbytes)
+    buffer = f.call(small.make_buffer, nbytes)
     f.ret_if(buffer.null, None)
     outer = words[TIMES]
     words[0] = count
     words[1] = f.record(buffer, BUFFER)["address"]
     with f.unless(outer == 1):
         words[0] = count // outer
-    with f.each(outer) as k:
+    with f.count_to(outer) as k:
         with f.unless(k == 0):
             words[1] = words[1] + words[0] * row["bytes"]
             words[2] = words[2] + words[TIMES + 1]
@@ -68,7 +68,7 @@ def _run(f: Body, function: Value, words: Value) -> None:
 
 
 @routine("ptr weft_one" + BUILTIN, exported=True)
-def one(f: Body, self: Value, args: Value, nargs: Value) -> None:
+def call_unary(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x) -> array or None. self: an operation."""
     operation = f.call("PyLong_AsVoidPtr", self)
     x = f.call(small.content, f.array(args, "ptr")[0])
@@ -76,7 +76,7 @@ def one(f: Body, self: Value, args: Value, nargs: Value) -> None:
     row = f.call(row_of, operation, small.slot(f, x, "dtype")[0])
     most = f.call(small.limit)
     small.none_unless(f, ~row.null & (most > 0))
-    words = f.array(f.fixed_room(f"[{TIMES + 3} x i64]"))
+    words = f.array(f.allocate_fixed(f"[{TIMES + 3} x i64]"))
     words[2], words[3], words[TIMES] = small.address(f, x), f.constant("i64", 1), f.constant("i64", 1)
     f.call("Py_IncRef", x)  # creating objects may run Python code and other threads
     _return_array(f, f.call(run, row, x, words.pointer, most), x)
@@ -102,7 +102,7 @@ def spread(f: Body, shape: Value, its: Value, at_: Value, words_: Value, nbytes:
     dims, its_dims = small.length(f, shape), small.length(f, its)
     inner, outer = f.variable("i64", 1), f.variable("i64", 1)
     rows, has_started, has_switched = f.variable("i1", False), f.variable("i1", False), f.variable("i1", False)
-    with f.each(dims) as back:  # from the last dimension
+    with f.count_to(dims) as back:  # from the last dimension
         n = small.integer(f, small.items(f, shape)[dims - 1 - back])
         m = f.variable("i64", 1)
         with f.when(back < its_dims):
@@ -120,7 +120,7 @@ def spread(f: Body, shape: Value, its: Value, at_: Value, words_: Value, nbytes:
         with f.otherwise():
             has_switched.now = True
             outer.now = outer.now * n
-    f.ret_unless((outer.now <= FEW) | (inner.now >= FEW), False)
+    f.ret_unless((outer.now <= MAX_BROADCAST_CALLS) | (inner.now >= MAX_BROADCAST_CALLS), False)
     words[TIMES] = outer.now
     step = inner.now * nbytes
     words[TIMES + 1], words[TIMES + 2] = step, step
@@ -141,7 +141,7 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
     small.none_unless(f, (most > 0) & (nargs >= 2))
     arguments = f.array(args, "ptr")
     x, y = f.call(small.content, arguments[0]), f.call(small.content, arguments[1])
-    words, room = f.array(f.fixed_room(f"[{TIMES + 3} x i64]")), f.fixed_room("i64")
+    words, room = f.array(f.allocate_fixed(f"[{TIMES + 3} x i64]")), f.allocate_fixed("i64")
     like, other = f.variable("ptr", x), f.variable("ptr", y)
     with f.when(x.null):
         like.now = y
@@ -175,7 +175,7 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
     into = nargs == 3
     with f.when(into):
         is_replaceable = (arguments[2] == arguments[0]) & (like.now == x) & (row["result"] == dtype)
-        small.none_unless(f, is_replaceable & f.call(small.own, arguments[0]))
+        small.none_unless(f, is_replaceable & f.call(small.is_writable, arguments[0]))
     like_operand, other_operand = like.now, other.now
     f.call("Py_IncRef", like_operand)  # creating objects may run Python code and other threads
     f.call("Py_IncRef", other_operand)
@@ -194,7 +194,7 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
 
 
 @routine("ptr weft_shaped" + BUILTIN, exported=True)
-def shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
+def call_shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x) or (x, y) -> array or None. self: a table of plans by hashes of shapes."""
     plans, arguments = f.array(f.call("PyLong_AsVoidPtr", self), "ptr"), f.array(args, "ptr")
     most = f.call(small.limit)
@@ -214,13 +214,13 @@ def shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
     small.none_unless(f, f.call(small.same, left, plan["left"]) & f.call(small.same, right, plan["right"]))
     nbytes = plan["nbytes"]
     small.none_unless(f, nbytes <= most)
-    words, owner = f.room("i64", plan["count"]), plan["owner"]
+    words, owner = f.allocate_stack("i64", plan["count"]), plan["owner"]
     f.copy(words.pointer, plan["words"], plan["count"] << 3)
     words[plan["first"]] = small.address(f, x)
     words[plan["second"]] = small.address(f, y)
     for object_ in (owner, x, y):  # creating objects may run Python code and other threads, which may replace the plan
         f.call("Py_IncRef", object_)
-    new, buffer = f.variable("ptr", None), f.call(small.made, nbytes)
+    new, buffer = f.variable("ptr", None), f.call(small.make_buffer, nbytes)
     with f.unless(buffer.null):
         words[plan["out"]] = f.record(buffer, BUFFER)["address"]
         _run(f, plan["function"], words.pointer)
@@ -238,7 +238,7 @@ def index(f: Body, object_: Value, room: Value) -> None:
     state, out = small.state_of(f), f.array(room, "i64")
     its_type = f.record(object_, OBJECT)["type"]
     with f.when(its_type == f.symbol("PyLong_Type")):
-        overflow = f.fixed_room("i64")
+        overflow = f.allocate_fixed("i64")
         out[0] = f.call("PyLong_AsLongLongAndOverflow", object_, overflow)
         f.ret(f.array(overflow, "i32")[0] == 0)
     f.ret_unless(its_type == state["scalar_type"], False)
@@ -250,7 +250,7 @@ def index(f: Body, object_: Value, room: Value) -> None:
     kind, nbytes = form["kind"], form["bytes"]
     for width, type_ in small.INTEGERS.items():
         with f.when((kind == INTEGER) & (nbytes == width)):
-            out[0] = f.array(at, type_)[0].signed()
+            out[0] = f.array(at, type_)[0].sign_extend()
             f.ret(True)
         if width < 8:
             with f.when((kind == UNSIGNED) & (nbytes == width)):
@@ -262,14 +262,14 @@ def index(f: Body, object_: Value, room: Value) -> None:
 @routine("i64 weft_small_place(ptr shape, ptr index)")
 def place(f: Body, shape: Value, index_: Value) -> None:
     """Return the flat position of the element that an index selects, or -1 if it is out of range or not all integers."""
-    count, room = f.variable("i64", 1), f.fixed_room("i64")
+    count, room = f.variable("i64", 1), f.allocate_fixed("i64")
     is_single = f.record(index_, OBJECT)["type"] != f.symbol("PyTuple_Type")
     with f.unless(is_single):
         count.now = small.length(f, index_)
     dims = small.length(f, shape)
     f.ret_unless(count.now == dims, -1)
     out, item = f.variable("i64", 0), f.variable("ptr", index_)
-    with f.each(dims) as k:
+    with f.count_to(dims) as k:
         with f.unless(is_single):
             item.now = small.items(f, index_)[k]
         f.ret_unless(f.call(index, item.now, room), -1)
@@ -292,7 +292,7 @@ def element(f: Body, self: Value, args: Value, nargs: Value) -> None:
     nbytes = f.record(form, FORMAT)["bytes"]
     source = (small.address(f, x) + at * nbytes).to("ptr")
     f.call("Py_IncRef", x)
-    buffer = f.call(small.made, nbytes)
+    buffer = f.call(small.make_buffer, nbytes)
     with f.unless(buffer.null):
         f.copy(f.record(buffer, BUFFER)["address"].to("ptr"), source, nbytes)
     f.call("Py_DecRef", x)
@@ -314,9 +314,11 @@ def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
     # a weak reference to the node is that of a view which has cached it
     is_unshared = (counts[0] == 1) & (counts[1] == 1) & (buffer["exported"] == 0) & small.slot(f, x, "weak")[0].null
     # constants, whose node is not a leaf, are not written
-    small.none_unless(f, is_unshared & f.call(small.own, arguments[0]) & (small.slot(f, x, "op")[0] == small.state_of(f)["leaf"]))
+    small.none_unless(
+        f, is_unshared & f.call(small.is_writable, arguments[0]) & (small.slot(f, x, "op")[0] == small.state_of(f)["leaf"])
+    )
     dtype = small.slot(f, x, "dtype")[0]
-    form, source = f.call(small.format_, dtype), f.variable("ptr", f.fixed_room("i64"))
+    form, source = f.call(small.format_, dtype), f.variable("ptr", f.allocate_fixed("i64"))
     at = f.call(place, small.slot(f, x, "shape")[0], arguments[1])
     small.none_unless(f, (at >= 0) & ~form.null & (f.call(small.limit) > 0))
     y = f.call(small.content, arguments[2])
@@ -349,10 +351,10 @@ def to_python_number(f: Body, self: Value, args: Value, nargs: Value) -> None:
         f.ret(f.call("PyBool_FromLong", f.array(at, "i8")[0].to("i64")))
     for width, type_ in small.INTEGERS.items():
         with f.when((kind == INTEGER) & (nbytes == width)):
-            f.ret(f.call("PyLong_FromLongLong", f.array(at, type_)[0].signed()))
+            f.ret(f.call("PyLong_FromLongLong", f.array(at, type_)[0].sign_extend()))
         with f.when((kind == UNSIGNED) & (nbytes == width)):
             f.ret(f.call("PyLong_FromUnsignedLongLong", f.array(at, type_)[0].to("i64")))
     return_none(f)
 
 
-ROUTINES = (row_of, run, one, spread, two, shaped, index, place, element, store, to_python_number)
+ROUTINES = (row_of, run, call_unary, spread, two, call_shaped, index, place, element, store, to_python_number)

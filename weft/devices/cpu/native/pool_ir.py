@@ -33,7 +33,7 @@ def count_event(f: Body, what: str) -> None:
 def inline(f: Body, body: Value, context: Value, chunks: Value) -> None:
     """Run all chunks in this thread, as worker 0."""
     count_event(f, "inline")
-    with f.each(chunks) as k:
+    with f.count_to(chunks) as k:
         f.call_address(body, context, k, f.constant("i64", 0))
 
 
@@ -97,16 +97,16 @@ def parallel(f: Body, body: Value, context: Value, chunks: Value) -> None:
     is_temporary = pool.atomic("lock", "monotonic") != f.call("llvm.thread.pointer").to("i64")
     with f.when(is_temporary):
         threads, guests = pool["threads"], pool.atomic("guests", "acquire")
-        allowed = (guests == 0).pick(threads, guests.to("i32").least(threads))
+        allowed = (guests == 0).pick(threads, guests.to("i32").minimum(threads))
         with f.unless(f.call(acquire, allowed)):
             run_inline()
     with f.otherwise():
         with f.when(pool["busy"] != 0):
             run_inline()
-    wanted = chunks.least(pool["limit"].to("i64")).to("i32")
+    wanted = chunks.minimum(pool["limit"].to("i64")).to("i32")
     with f.when(pool["started"] < wanted - 1):
         f.call(worker_ir.start, wanted - 1)
-    workers = (pool["started"] + 1).least(wanted)
+    workers = (pool["started"] + 1).minimum(wanted)
     with f.when(workers < 2):
         with f.when(is_temporary):
             f.call(release)
@@ -128,7 +128,7 @@ def fork(f: Body, body: Value, context: Value, chunks: Value, workers: Value) ->
     # invalidate the ranges of the old generation before changing anything else
     n = workers.to("i64")
     old = pool["workers"].to("i64")
-    with f.each((old < n).pick(n, old)) as k:
+    with f.count_to((old < n).pick(n, old)) as k:
         range_of(f, k).set_atomic("word", high | LOW, "release")
     f.do("fence acq_rel")
     pool["mode"] = mode
@@ -137,7 +137,7 @@ def fork(f: Body, body: Value, context: Value, chunks: Value, workers: Value) ->
     pool["workers"] = workers
     pool.set_atomic("remaining", chunks, "release")
     begin = f.variable("i64")
-    with f.each(n) as k:
+    with f.count_to(n) as k:
         range_, end = range_of(f, k), chunks * (k + 1) // n
         range_.set_atomic("end", end, "release")
         range_.set_atomic("word", high | begin.now, "release")

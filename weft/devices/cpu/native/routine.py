@@ -49,7 +49,7 @@ class Value:
         return self.name
 
     def binary(self, operation: str, other: Operand, type_: str = "") -> Value:
-        return self.f.made(type_ or self.type, f"{operation} {self.type} {self.name}, {text_of(other, self.type)}")
+        return self.f.emit(type_ or self.type, f"{operation} {self.type} {self.name}, {text_of(other, self.type)}")
 
     __add__ = _operator("add")
     __sub__ = _operator("sub")
@@ -85,13 +85,13 @@ class Value:
     def pick(self, yes: Operand, no: Operand) -> Value:
         """Emit a select: ``yes`` if this bit is set, else ``no``."""
         type_ = next((x.type for x in (yes, no) if isinstance(x, Value)), "i64")
-        return self.f.made(type_, f"select i1 {self.name}, {type_} {text_of(yes, type_)}, {type_} {text_of(no, type_)}")
+        return self.f.emit(type_, f"select i1 {self.name}, {type_} {text_of(yes, type_)}, {type_} {text_of(no, type_)}")
 
-    def signed(self) -> Value:
+    def sign_extend(self) -> Value:
         """Sign-extend an integer to 64 bits."""
-        return self if self.type == "i64" else self.f.made("i64", f"sext {self.type} {self.name} to i64")
+        return self if self.type == "i64" else self.f.emit("i64", f"sext {self.type} {self.name} to i64")
 
-    def least(self, other: Value) -> Value:
+    def minimum(self, other: Value) -> Value:
         return (self < other).pick(self, other)
 
     def to(self, type_: str) -> Value:
@@ -106,7 +106,7 @@ class Value:
             how = "fptrunc" if type_ == "float" else "fpext"
         else:
             how = "zext" if int(self.type[1:]) < int(type_[1:]) else "trunc"
-        return self.f.made(type_, f"{how} {self.type} {self.name} to {type_}")
+        return self.f.emit(type_, f"{how} {self.type} {self.name} to {type_}")
 
 
 Operand: TypeAlias = Value | int | float | None
@@ -183,7 +183,7 @@ class Record:
     def atomic(self, name: str, order: str) -> Value:
         """Emit an atomic load."""
         type_ = self.layout[name][1]
-        return self.f.made(type_, f"load atomic {type_}, ptr {self.at(name)} {order}, align {_SIZE[type_]}")
+        return self.f.emit(type_, f"load atomic {type_}, ptr {self.at(name)} {order}, align {_SIZE[type_]}")
 
     def set_atomic(self, name: str, value: Operand, order: str) -> None:
         type_ = self.layout[name][1]
@@ -194,13 +194,13 @@ class Record:
         type_ = self.layout[name][1]
         change = f"{type_} {text_of(old, type_)}, {type_} {text_of(new, type_)}"
         pair = self.f.let(f"cmpxchg ptr {self.at(name)}, {change} acq_rel acquire, align {_SIZE[type_]}")
-        return self.f.made("i1", f"extractvalue {{ {type_}, i1 }} {pair}, 1")
+        return self.f.emit("i1", f"extractvalue {{ {type_}, i1 }} {pair}, 1")
 
     def atomic_add(self, name: str, value: Operand) -> Value:
         """Emit an atomic addition. The result is the old value."""
         type_ = self.layout[name][1]
         how = f"atomicrmw add ptr {self.at(name).name}, {type_} {text_of(value, type_)} seq_cst, align {_SIZE[type_]}"
-        return self.f.made(type_, how)
+        return self.f.emit(type_, how)
 
 
 class Signature(NamedTuple):
@@ -210,7 +210,7 @@ class Signature(NamedTuple):
     variadic: bool = False
 
     @classmethod
-    def parsed(cls, text: str) -> Signature:
+    def parse(cls, text: str) -> Signature:
         """Parse ``"i64 name(ptr, i64)"``. Parameter names are ignored; ``...`` makes the function variadic."""
         result, name, inside = re.fullmatch(r"(\w+) ([\w.]+)\((.*)\)", text).groups()  # type: ignore[union-attr]
         types = [word.split()[0] for word in inside.split(", ") if word]
@@ -228,7 +228,7 @@ class Routine(NamedTuple):
 
 def routine(signature: str, exported: bool = False, attributes: str = "nounwind") -> Callable[[Callable[..., None]], Routine]:
     """Decorate a function (body, *parameters) that emits a native function; it becomes a Routine."""
-    return lambda write: Routine(Signature.parsed(signature), write, exported, attributes)
+    return lambda write: Routine(Signature.parse(signature), write, exported, attributes)
 
 
 class Body(Function):
@@ -241,10 +241,10 @@ class Body(Function):
         inside = ", ".join(f"{p.type} {p.name}" for p in self.parameters)
         linkage = "" if routine_.exported else "internal "
         super().__init__(f"define {linkage}{s.result} @{s.name}({inside})", routine_.attributes)
-        self.named: dict[str, str] = {}  # external symbol -> declaration
+        self.declarations: dict[str, str] = {}  # external symbol -> declaration
         self.internal: list[Routine] = []  # that it calls
 
-    def made(self, type_: str, text: str) -> Value:
+    def emit(self, type_: str, text: str) -> Value:
         return Value(self, type_, self.let(text))
 
     def constant(self, type_: str, value: Operand) -> Value:
@@ -262,17 +262,17 @@ class Body(Function):
     def record(self, pointer: Value, layout: Layout) -> Record:
         return Record(self, pointer, layout)
 
-    def room(self, type_: str, count: Value) -> Array:
+    def allocate_stack(self, type_: str, count: Value) -> Array:
         """Allocate an array on the stack. Not in a loop: it is freed only when the function returns."""
-        return Array(self, self.made("ptr", f"alloca {type_}, i64 {count.name}, align 16"), type_)
+        return Array(self, self.emit("ptr", f"alloca {type_}, i64 {count.name}, align 16"), type_)
 
-    def fixed_room(self, type_: str, align: int = 16) -> Value:
+    def allocate_fixed(self, type_: str, align: int = 16) -> Value:
         """Allocate stack memory of a constant size."""
         return Value(self, "ptr", self.local(type_, align))
 
     def symbol(self, name: str) -> Value:
         """Return the address of an external symbol."""
-        self.named.setdefault(name, f"@{name} = external global i8")
+        self.declarations.setdefault(name, f"@{name} = external global i8")
         return Value(self, "ptr", f"@{name}")
 
     def address(self, of: Routine) -> Value:
@@ -282,14 +282,14 @@ class Body(Function):
     def call(self, what: Routine | str, *args: Operand) -> Value:
         """Emit a call of a routine, or of a function of ``imported_symbols`` by name."""
         if isinstance(what, str):
-            s = Signature.parsed(imported_symbols.FUNCTIONS[what])
+            s = Signature.parse(imported_symbols.FUNCTIONS[what])
         else:
             s = what.signature
         inside = ", ".join([*s.types, "..."] if s.variadic else s.types)
         if isinstance(what, Routine) and not what.exported:
             self.internal.append(what)
         else:
-            self.named[s.name] = f"declare {s.result} @{s.name}({inside})"
+            self.declarations[s.name] = f"declare {s.result} @{s.name}({inside})"
         return self._emit_call(s.result + (f" ({inside})" if s.variadic else ""), f"@{s.name}", s.types, args, s.variadic)
 
     def call_address(self, address: Value, *args: Value) -> None:
@@ -307,7 +307,7 @@ class Body(Function):
         if result == "void":
             self.do(text)
             return Value(self, "void", "")
-        return self.made(result.split()[0], text)
+        return self.emit(result.split()[0], text)
 
     def copy(self, target: Value, source: Value, nbytes: Value) -> None:
         self.call("llvm.memcpy.p0.p0.i64", target, source, nbytes, False)
@@ -323,7 +323,7 @@ class Body(Function):
             yield
 
     @contextmanager
-    def each(self, count: Value) -> Iterator[Value]:
+    def count_to(self, count: Value) -> Iterator[Value]:
         """Emit ``for k in range(count)``."""
         with self.loop(0, count.name) as k:
             yield Value(self, "i64", k)
@@ -342,7 +342,7 @@ class Body(Function):
         with self.when(condition):
             self.leave()
 
-    def again_unless(self, condition: Value) -> None:
+    def continue_unless(self, condition: Value) -> None:
         with self.unless(condition):
             self.again()
 
@@ -369,6 +369,6 @@ def text_of_all(routines: Iterable[Routine]) -> str:
         for called in f.internal:
             if own.setdefault(called.signature.name, called) is called and called not in waiting:
                 waiting.append(called)
-        named.update(f.named)
+        named.update(f.declarations)
         out.append(f.text())
     return "\n".join([*(line for name, line in named.items() if name not in own), *out])

@@ -21,12 +21,12 @@ _VECTORS = 4  # vectors per iteration, for primitives of a few instructions
 
 
 class CPUDynamicKernels:
-    """See ``weft.devices.base.Sized``."""
+    """See ``weft.devices.base.DynamicKernels``."""
 
     def __init__(self, compiler: Compiler, allocator: Allocator, native: dict[str, int]) -> None:
         self._compiler, self._allocator, self._apply = compiler, allocator, native["weft_apply"]
         self._functions: dict[Any, Callable[..., None]] = {}
-        self._held: list[LoadedKernel] = []
+        self._kernels: list[LoadedKernel] = []
 
     def product(
         self, dtype: Format, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int, batch: int = 1, a_batch: int = 0,
@@ -66,13 +66,13 @@ class CPUDynamicKernels:
         run = self._functions.get(dtype) or self._compile(dtype, f"sized sum {dtype.name} {CPU.orders}", "weft_sum", text)
         return PreparedCall(run, words, (1,), 2, False)
 
-    def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
+    def elementwise(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
         key = (primitive, dtypes, *params.items())
         if key in self._functions:
             return self._functions[key]
         from weft.kernel.printer import kernel_key
 
-        kernel = _each_kernel(primitive, dtypes, params)
+        kernel = _elementwise_kernel(primitive, dtypes, params)
 
         def text() -> str:
             from weft.devices.cpu.sized.each import each_text
@@ -98,17 +98,17 @@ class CPUDynamicKernels:
             return Generated(symbol, text(), 0, 0)
 
         loaded = self._compiler.kernel(what, generate)
-        self._held.append(loaded)
+        self._kernels.append(loaded)
         return self._functions.setdefault(key, builtin("weft_apply", self._apply, loaded.address))
 
 
-def _each_kernel(primitive: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any]) -> Any:
+def _elementwise_kernel(primitive: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any]) -> Any:
     """Return a kernel that applies an elementwise primitive to contiguous operands."""
     from weft.kernel.expressions import Machine
-    from weft.kernel.ir import Access, Axis, Buffer, Kernel, Phase, Stage, Store, along
+    from weft.kernel.ir import Access, Axis, Buffer, Kernel, Phase, Stage, Store, axis_index
 
     m, axis = Machine(), Axis(0, 16)
-    index = (along(axis),)
+    index = (axis_index(axis),)
     inputs = tuple(Buffer(k, dtype, (axis.extent,)) for k, dtype in enumerate(dtypes))
     value = None if primitive.formula is None else primitive.formula(m, *(m.load(Access(b, index)) for b in inputs), **params)
     if value is None or value.op == "check":  # only Programs report faults

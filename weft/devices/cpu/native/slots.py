@@ -32,7 +32,7 @@ class Slots:
             read += [self.root(c.target)] if self.may_be_number(c.source) else [self.root(c.source), self.root(c.target)]
         read += [self.root(a) for s in program.steps if isinstance(s, Loop) for a in (*s.reads, *s.writes)]
         offsets = {s.offset for s in read if s.kind == "arena"}
-        self.arena = sorted(offsets if body else offsets | {aligned(program.arena)})
+        self.arena = sorted(offsets if body else offsets | {align_bytes(program.arena)})
         self.constants = sorted({self.nbytes(c.target) for c in copies} | set(loops))
         first = len(program.inputs) + len(program.outputs)
         self._arena = {offset: first + k for k, offset in enumerate(self.arena)}
@@ -78,7 +78,7 @@ class Slots:
     def scratch(self) -> int:
         if self.body:
             return len(self.program.inputs) + len(self.program.outputs) + len(self.arena) + len(self.constants)
-        return self._arena[aligned(self.program.arena)]
+        return self._arena[align_bytes(self.program.arena)]
 
     def loop(self, step: Loop, number: int) -> tuple[int, ...]:
         """Return the argument slots of the native loop: see loop_ir.py."""
@@ -105,7 +105,7 @@ class Slots:
         return at(holder.address, slot_.shape, slot_.dtype.numpy, holder, writable)
 
 
-def aligned(n: int) -> int:
+def align_bytes(n: int) -> int:
     return -(-n // 64) * 64
 
 

@@ -6,7 +6,7 @@ yet, pending arrays, traces, other classes, unsuitable dtypes and large results.
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.call_fast_ir import filled
+from weft.devices.cpu.native.call_fast_ir import make_object
 from weft.devices.cpu.native.imported_symbols import OBJECT, PY_EQ, TUPLE, WEAKREF
 from weft.devices.cpu.native.layouts import BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, SMALL_STATE, Layout, extent, offset
 from weft.devices.cpu.native.memory_ir import make, return_none
@@ -62,7 +62,7 @@ def limit(f: Body) -> None:
         f.call("Py_DecRef", before)
     value = f.call("PyDict_GetItemWithError", state["own"], state["limit"])
     f.ret_if(value.null, 0)
-    overflow = f.fixed_room("i64")
+    overflow = f.allocate_fixed("i64")
     f.ret(f.call("PyLong_AsLongLongAndOverflow", value, overflow))
 
 
@@ -90,7 +90,7 @@ def address(f: Body, node: Value) -> Value:
 
 
 @routine("i1 weft_small_own(ptr object)")
-def own(f: Body, object_: Value) -> None:
+def is_writable(f: Body, object_: Value) -> None:
     """Return whether an array may be written: it is neither a Scalar nor a view."""
     state = state_of(f)
     is_array = f.record(object_, OBJECT)["type"] == state["array"]
@@ -101,7 +101,7 @@ def own(f: Body, object_: Value) -> None:
 def size(f: Body, shape: Value) -> None:
     """Return the number of elements of a shape."""
     out, extents = f.variable("i64", 1), items(f, shape)
-    with f.each(length(f, shape)) as k:
+    with f.count_to(length(f, shape)) as k:
         out.now = out.now * integer(f, extents[k])
     f.ret(out.now)
 
@@ -116,7 +116,7 @@ def format_(f: Body, dtype: Value) -> None:
 def return_row(f: Body, rows: Value, count: Value, layout: Layout, dtype: Value) -> None:
     """Emit a search of a table for the row of a dtype; return the row or null."""
     table = f.array(rows, "i8")
-    with f.each(count) as k:
+    with f.count_to(count) as k:
         row = f.record(table.at(k * extent(layout)), layout)
         with f.when(row["dtype"] == dtype):
             f.ret(row.pointer)
@@ -136,7 +136,7 @@ def number(f: Body, object_: Value, format__: Value, room: Value) -> None:
         as_double.now = value
     with f.otherwise():
         f.ret_unless((its_type == f.symbol("PyLong_Type")) & (is_integer | is_float), False)
-        overflow = f.fixed_room("i64")
+        overflow = f.allocate_fixed("i64")
         whole_number = f.call("PyLong_AsLongLongAndOverflow", object_, overflow)
         fits = (f.array(overflow, "i32")[0] == 0) & (whole_number >= row["least"]) & (whole_number <= row["most"])
         f.ret_unless(fits, False)
@@ -161,7 +161,7 @@ def same(f: Body, shape: Value, other: Value) -> None:
     f.ret_if(shape == other, True)
     f.ret_unless(length(f, shape) == length(f, other), False)
     extents, others = items(f, shape), items(f, other)
-    with f.each(length(f, shape)) as k:
+    with f.count_to(length(f, shape)) as k:
         with f.unless(extents[k] == others[k]):  # different objects; equal small ints are one object
             f.ret(f.call("PyObject_RichCompareBool", shape, other, PY_EQ) == 1)
     f.ret(True)
@@ -171,7 +171,7 @@ def same(f: Body, shape: Value, other: Value) -> None:
 
 
 @routine("ptr weft_small_made(i64 nbytes)")
-def made(f: Body, nbytes: Value) -> None:
+def make_buffer(f: Body, nbytes: Value) -> None:
     """Return a new buffer for a result of at most ``LARGEST`` bytes."""
     state = state_of(f)
     place = f.variable("i64", (nbytes + 63) >> 6)
@@ -186,7 +186,7 @@ def made(f: Body, nbytes: Value) -> None:
 def node(f: Body, op: Value, params: Value, shape: Value, dtype: Value, buffer: Value) -> None:
     """Return a new node that takes over a reference to a buffer; null with an exception set if there is no memory."""
     state = state_of(f)
-    new = f.call(filled, state["node_type"], state["node"], state["node_slots"])
+    new = f.call(make_object, state["node_type"], state["node"], state["node_slots"])
     f.ret_if(new.null, None, buffer)
     for name, object_ in (("op", op), ("params", params), ("shape", shape), ("dtype", dtype)):
         f.call("Py_IncRef", object_)
@@ -200,10 +200,10 @@ def array(f: Body, node_: Value, value: Value) -> None:
     """Return a new array, or a Scalar if ``value``, that takes over a reference to a node; null if the node is null."""
     state = state_of(f)
     f.ret_if(node_.null, None)
-    new = f.call(filled, value.pick(state["scalar_type"], state["array"]), state["result"], state["result_slots"])
+    new = f.call(make_object, value.pick(state["scalar_type"], state["array"]), state["result"], state["result_slots"])
     f.ret_if(new.null, None, node_)
     slot(f, new, "content")[0] = node_
     f.ret(new)
 
 
-ROUTINES = (limit, content, own, size, format_, number, same, made, node, array)
+ROUTINES = (limit, content, is_writable, size, format_, number, same, make_buffer, node, array)

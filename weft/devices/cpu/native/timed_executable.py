@@ -39,7 +39,7 @@ class TimedExecutable(CPUExecutable):
         return self._kernels[kernel].parallel
 
     def _prepare(self) -> None:
-        self._prepared.clear()  # ``_spans`` belong to the tables written last
+        self._runs_by_threads.clear()  # ``_spans`` belong to the tables written last
         super()._prepare()
 
     def _segments(self, threads: int) -> list[Any]:
@@ -102,7 +102,7 @@ class _Host:
 @routine("void weft_stamp(ptr args)", exported=True)
 def stamp(f: Body, args: Value) -> None:
     """Append the clock to the buffer whose address is in ``args``."""
-    now, buffer = f.array(f.fixed_room("{ i64, i64 }")), f.array(f.array(args, "ptr")[0])
+    now, buffer = f.array(f.allocate_fixed("{ i64, i64 }")), f.array(f.array(args, "ptr")[0])
     f.call("clock_gettime", int(_CLOCK or 0), now.pointer)
     count = buffer[0] + 1
     buffer[count] = now[0] * 1_000_000_000 + now[1]

@@ -66,17 +66,17 @@ def execute(f: Body, table: Value, inputs: Value, outputs: Value, arena: Value) 
     """Fill the slots of a table from lists and run its steps. Return False if an exception is set."""
     words = f.record(table, layouts.CALL)
     ni, no, name = words["ni"], words["no"], words["name"]
-    slots = f.room("i64", words["total"])
+    slots = f.allocate_stack("i64", words["total"])
     buffers = f.record(words["allocator"], layouts.ALLOCATOR)["type"]
     kinds = f.array(table).part(layouts.HEADER)
     is_valid = (f.call("PyList_Size", inputs) == ni) & (f.call("PyList_Size", outputs) == no)
     with f.unless(is_valid):
         f.call("PyErr_BadArgument")
         f.ret(False)
-    with f.each(ni) as k:
+    with f.count_to(ni) as k:
         object_ = f.call("PyList_GetItem", inputs, k)
         f.ret_unless(f.call(item, object_, kinds[k], name, slots.at(k), buffers), False)
-    with f.each(no) as k:
+    with f.count_to(no) as k:
         object_ = f.call("PyList_GetItem", outputs, k)
         f.ret_unless(f.call(item, object_, layouts.ADDRESS, name, slots.at(ni + k), buffers), False)
     f.ret(f.call(walk, table, slots.pointer, arena))
@@ -95,11 +95,11 @@ def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
     """Run the steps of a table whose slots for inputs and outputs are filled. Return False if an exception is set."""
     words = f.record(table, layouts.CALL)
     slots = f.array(slots_)
-    record = f.fixed_room("[2 x i64]")
+    record = f.allocate_fixed("[2 x i64]")
     f.record(record, layouts.FAULT)["site"] = 0
     ni, no, na, nc, flags = words["ni"], words["no"], words["na"], words["nc"], words["flags"]
     limit = words["workers"].to("i32")
-    packed = f.room("i64", words["most"])
+    packed = f.allocate_stack("i64", words["most"])
     offsets = parts(f, table, ni, no)[3].part(words["nd"] << 1)
     constants = offsets.part(na)
     arena_slots = slots.part(ni + no)
@@ -128,7 +128,7 @@ def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
         f.ret(succeeded)
 
     step = f.variable("ptr", constants.at(nc))
-    with f.each(words["ns"]):
+    with f.count_to(words["ns"]):
         check, step.now = call_step(f, step.now, slots, packed)
         with f.when(check != 0):
             with where_faulted(f, check, record):
@@ -193,7 +193,7 @@ def call(f: Body, self: Value, args: Value, nargs: Value) -> None:
             f.call("Py_DecRef", outputs)
             f.ret(None)
         f.call(donate, table, inputs, held, outputs)
-    with f.each(no) as k:
+    with f.count_to(no) as k:
         with f.when(f.call("PyList_GetItem", outputs, k).null):
             new = f.call(make, allocator, homes[k].to("ptr"), sizes[k])
             f.ret_if(new.null, None, outputs)
@@ -216,17 +216,17 @@ def donate(f: Body, table: Value, inputs: Value, held: Value, outputs: Value) ->
     ni, no = words["ni"], words["no"]
     _, sizes, _, pairs = parts(f, table, ni, no)
     buffers = f.record(words["allocator"], layouts.ALLOCATOR)["type"]
-    with f.each(words["nd"]) as k:
+    with f.count_to(words["nd"]) as k:
         pair = pairs.part(k << 1)
         i, o = pair[0], pair[1]
-        f.again_unless(f.call("PyList_GetItem", held, i) == f.symbol("_Py_FalseStruct"))
+        f.continue_unless(f.call("PyList_GetItem", held, i) == f.symbol("_Py_FalseStruct"))
         candidate = f.call("PyList_GetItem", inputs, i)
         buffer = f.record(candidate, layouts.BUFFER)
-        f.again_unless(buffer["type"] == buffers)
+        f.continue_unless(buffer["type"] == buffers)
         fits = (buffer["exported"] == 0) & (buffer["nbytes"] == sizes[o])
-        f.again_unless(fits & f.call("PyList_GetItem", outputs, o).null)
+        f.continue_unless(fits & f.call("PyList_GetItem", outputs, o).null)
         # the buffer must not be another input or already an output
-        f.again_unless((f.call(count, inputs, ni, candidate) == 1) & (f.call(count, outputs, no, candidate) == 0))
+        f.continue_unless((f.call(count, inputs, ni, candidate) == 1) & (f.call(count, outputs, no, candidate) == 0))
         f.call("Py_IncRef", candidate)
         f.call("PyList_SetItem", outputs, o, candidate)
 
@@ -235,7 +235,7 @@ def donate(f: Body, table: Value, inputs: Value, held: Value, outputs: Value) ->
 def count(f: Body, list_: Value, length: Value, object_: Value) -> None:
     """Return how often an object occurs in a list."""
     total = f.variable("i64", 0)
-    with f.each(length) as k:
+    with f.count_to(length) as k:
         total.now = total.now + (f.call("PyList_GetItem", list_, k) == object_).to("i64")
     f.ret(total.now)
 
@@ -251,9 +251,9 @@ def copy(f: Body, args: Value) -> None:
 @routine("ptr weft_apply" + BUILTIN, exported=True)
 def apply(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (words...): call a dynamic kernel with these words. self: its address; words[0]: amount of work."""
-    arguments, words = f.array(args, "ptr"), f.room("i64", nargs + 1)
+    arguments, words = f.array(args, "ptr"), f.allocate_stack("i64", nargs + 1)
     words[0] = 0
-    with f.each(nargs) as k:
+    with f.count_to(nargs) as k:
         words[k] = f.call("PyLong_AsUnsignedLongLongMask", arguments[k])
     function = f.call("PyLong_AsVoidPtr", self)
     f.ret_unless(f.call("PyErr_Occurred").null, None)

@@ -21,7 +21,7 @@ def save_mode(f: Body) -> Value:
     """Return the floating-point mode, which includes the treatment of denormals; 0 on machines where weft cannot set it."""
     if not x86():
         return f.constant("i32", 0)
-    mode = f.fixed_room("i32", 4)
+    mode = f.allocate_fixed("i32", 4)
     f.call("llvm.x86.sse.stmxcsr", mode)
     return f.array(mode, "i32")[0]
 
@@ -29,7 +29,7 @@ def save_mode(f: Body) -> Value:
 def load_mode(f: Body, value: Value) -> None:
     """Set the floating-point mode, on machines where weft can."""
     if x86():
-        mode = f.fixed_room("i32", 4)
+        mode = f.allocate_fixed("i32", 4)
         f.array(mode, "i32")[0] = value
         f.call("llvm.x86.sse.ldmxcsr", mode)
 
@@ -80,7 +80,7 @@ def take(f: Body, id_: Value, generation: Value) -> None:
     with f.when(id_ != 0):
         load_mode(f, mode)
     done = f.variable("i64")
-    with f.each(count) as k:
+    with f.count_to(count) as k:
         at = id_ + k
         chunks = range_of(f, (at >= count).pick(at - count, at))
         with f.forever():
@@ -140,8 +140,8 @@ def worker(f: Body, argument: Value) -> None:
 def start(f: Body, count: Value) -> None:
     """Create worker threads until ``count`` exist besides the caller. They block all signals."""
     pool = pool_state(f)
-    thread = f.fixed_room("i64", 8)
-    everything, old = f.fixed_room(f"[{SIGSET_ROOM} x i8]", 8), f.fixed_room(f"[{SIGSET_ROOM} x i8]", 8)
+    thread = f.allocate_fixed("i64", 8)
+    everything, old = f.allocate_fixed(f"[{SIGSET_ROOM} x i8]", 8), f.allocate_fixed(f"[{SIGSET_ROOM} x i8]", 8)
     f.call("sigfillset", everything)
     f.call("pthread_sigmask", SIG_SETMASK, everything, old)
     generation = pool["generation"].to("i64") << 32

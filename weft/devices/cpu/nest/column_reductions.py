@@ -23,7 +23,7 @@ from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.text import Module
 from weft.devices.cpu.emit.types import align_of, cell_type, llvm_type, wide
 from weft.devices.cpu.nest.nest import Nest, ScratchLayout, instructions, lanes_for, strides_along, vectors
-from weft.devices.cpu.nest.row_scratch import LEAST, ValueNumbering
+from weft.devices.cpu.nest.row_scratch import MIN_INSTRUCTIONS, ValueNumbering
 from weft.devices.cpu.nest.tiles import emit_stage, update
 from weft.kernel.expressions import dependencies, each, iterate_topmost, walk
 from weft.kernel.ir import Access, Affine, Axis, Reduction, Stage, Store, Value, size_of
@@ -65,10 +65,10 @@ class Slab:
         self.hi = f.add(self.lo, width)
         if axis.extent % width:
             self.hi = f.minimum(self.hi, self.main)
-        self.last = f.let(f"icmp eq i64 {which}, {(axis.extent - 1) // width}") if axis.extent > self.main else ""
+        self.is_last = f.let(f"icmp eq i64 {which}, {(axis.extent - 1) // width}") if axis.extent > self.main else ""
         self.results: dict[int, tuple[Reduction, list[str]]] = {}
-        self.early = early(n)
-        if self.early:
+        self.early_stores = find_early_stores(n)
+        if self.early_stores:
             n.m.took("sheet early")
 
     def array(self, type_: str) -> str:
@@ -77,15 +77,15 @@ class Slab:
     def _local_index(self, v: str) -> str:
         return v if self.lo == "0" else self.n.f.let(f"sub i64 {v}, {self.lo}", "i")
 
-    def each(self, body, unroll: int = 1) -> None:
+    def emit_groups(self, body, unroll: int = 1) -> None:
         """Emit ``body(place, mask, shifts)`` for each vector group of the slab; place: index into the arrays."""
         n = self.n
         if self.axis.extent % (self.lanes * unroll) or self.width % (self.lanes * unroll):
             unroll = 1
         with n.loop(self.lo, self.hi, self.lanes * unroll, self.axis.id) as v:
             body(self._local_index(v), None, [u * self.lanes for u in range(unroll)])
-        if self.last:
-            with n.when(self.last), n.block(self.axis.id):
+        if self.is_last:
+            with n.when(self.is_last), n.block(self.axis.id):
                 n.base.axes[self.axis.id] = str(self.main)
                 body(self._local_index(str(self.main)), first_mask(self.lanes, self.axis.extent % self.lanes), [0])
 
@@ -121,7 +121,7 @@ class Slab:
         if stage.reductions:
             self._reduce(stage, ready, accs)
             return
-        early_values = self.early if stage is self.n.part.stages[-1] else []
+        early_values = self.early_stores if stage is self.n.part.stages[-1] else []
         if size_of(stage.axes) == 0:
             return
 
@@ -131,13 +131,13 @@ class Slab:
                 self._bind_arrays(env, place, shift, ready, accs)
                 for e in early_values:
                     env.streamed = None  # the early value of this element is still in a cache
-                    dependencies(e.again, self.n.base.deps)
-                    self.n.levels[-1].memo[env.tag, id(e.again)] = self.n.value(e.load, env)
+                    dependencies(e.recomputed_value, self.n.base.deps)
+                    self.n.levels[-1].memo[env.tag, id(e.recomputed_value)] = self.n.value(e.load, env)
                 for s in stage.stores:
                     self.n.store(s, env)
 
         with self.n.loops(stage.axes):
-            self.each(write, 4)
+            self.emit_groups(write, 4)
 
     def _bind_arrays(self, env: Env, place: str, shift: int, ready: list[tuple[Value, str]], accs: set[int]) -> None:
         """Bind prepared values and accumulators to their loads from the arrays."""
@@ -179,14 +179,14 @@ class Slab:
                 for v, array in arrays:
                     self.store(n.value(v, env), array, llvm_type(v.dtype), place, shift)
 
-        self.each(prepare)
+        self.emit_groups(prepare)
         return arrays
 
     def _reduce(self, stage: Stage, ready: list[tuple[Value, str]], accs: set[int]) -> None:
         n, f = self.n, self.n.f
         total, block = stage.axes[0].extent, stage.reductions[0].order.block
         axis = stage.axes[0].id
-        early_stores = [e for e in self.early if n.part.stages[e.maker] is stage]
+        early_stores = [e for e in self.early_stores if n.part.stages[e.maker] is stage]
         blocks = -(-total // block)
         slab = self.width + self.lanes
         elements = pairwise.depth(blocks, partial=True) * slab
@@ -203,7 +203,7 @@ class Slab:
                 for r in stage.reductions:
                     self.store_state(reduce.identity(r, self.lanes), arrays[r.id], r, place)
 
-            self.each(body)
+            self.emit_groups(body)
 
         def rows(count: int, acc: dict[int, list[str]]):
             def body(place: str, mask: str | None, shifts: list[int]) -> None:
@@ -226,10 +226,10 @@ class Slab:
         def span(start: str | int, end: str | int, unrolled_end: str | int, acc: dict[int, list[str]]) -> None:
             """Emit rows [start, end); those before ``unrolled_end`` four at a time."""
             with n.loop(start, unrolled_end, ROWS, axis):
-                self.each(rows(ROWS, acc))
+                self.emit_groups(rows(ROWS, acc))
             if unrolled_end != end:
                 with n.loop(unrolled_end, end, 1, axis):
-                    self.each(rows(1, acc))
+                    self.emit_groups(rows(1, acc))
 
         if blocks <= 1:
             clear(acc := levels(0))
@@ -253,7 +253,7 @@ class Slab:
                     self._bind_arrays(env, place, 0, [], {r.id})
                     n.export(r, env)
 
-                self.each(export)
+                self.emit_groups(export)
 
     def _join(self, stage: Stage, mask: str, acc: dict[int, list[str]], levels: Callable[[str], dict[int, list[str]]]) -> None:
         """Join the levels in ``mask`` with a block's slab, lowest first."""
@@ -268,23 +268,24 @@ class Slab:
                     earlier, later = (self.load_state(x[r.id], r, place) for x in (totals, acc))
                     self.store_state(reduce.merge(o, r, earlier, later), acc[r.id], r, place)
 
-            self.each(body)
+            self.emit_groups(body)
 
         pairwise.each_level(n.m, f, mask, with_level)
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyStore:
-    """``store`` writes ``value`` in the stage ``maker``; the last stage reads it by ``load`` instead of computing ``again``."""
+    """``store`` writes ``value`` in the stage ``maker``; the last stage reads it by ``load`` instead of computing
+    ``recomputed_value``."""
 
     maker: int
     value: Value
     store: Store
-    again: Value
+    recomputed_value: Value
     load: Value
 
 
-def early(n: Nest) -> list[EarlyStore]:
+def find_early_stores(n: Nest) -> list[EarlyStore]:
     """Return the costly values that earlier stages can store in the results, for the last stage to load."""
     stages = n.part.stages
     last = stages[-1]
@@ -304,7 +305,10 @@ def early(n: Nest) -> list[EarlyStore]:
         if len(stage.axes) == 1 and stage.axes[0].extent == axis.extent:
             for number, v in numbers(stage):
                 computed.setdefault(number, (k, v))
-    reusable = {id(v): computed[number] for number, v in numbers(last) if number in computed and instructions([v], None) >= LEAST}
+    reusable = {
+        id(v): computed[number] for number, v in numbers(last)
+        if number in computed and instructions([v], None) >= MIN_INSTRUCTIONS
+    }
     out: list[EarlyStore] = []
     for s in last.stores:
         dtype = s.access.buffer.dtype
@@ -316,7 +320,7 @@ def early(n: Nest) -> list[EarlyStore]:
         index, other = s.access.index[0], stages[k].axes[0].id
         place = replace(index, terms=tuple(sorted((other if a == axis.id else a, c) for a, c in index.terms)))
         store = Store(replace(s.access, index=(place,)), value)
-        if _is_safe(n, s, k, place, {id(again), *(id(e.again) for e in out)}):
+        if _is_safe(n, s, k, place, {id(again), *(id(e.recomputed_value) for e in out)}):
             out.append(EarlyStore(k, value, store, again, Value("load", (), value.dtype, s.access)))
     return out
 
@@ -344,7 +348,7 @@ ACCUMULATORS = 4  # more would be more memory streams than the hardware prefetch
 
 def is_tall_reduction(part: Part, lanes: int) -> bool:
     """Return whether a part is a tall column reduction over one axis whose later stages have no loops of their own."""
-    if len(part.shared) != 1 or part.ordered or not part.stages or not 1 < part.shared[0].extent <= MAX_COLUMNS:
+    if len(part.shared) != 1 or part.is_ordered or not part.stages or not 1 < part.shared[0].extent <= MAX_COLUMNS:
         return False
     first, *rest = part.stages
     if not first.reductions or len(first.axes) != 1 or first.stores or any(s.axes or s.reductions for s in rest):

@@ -85,7 +85,7 @@ def _match_copy(part: Part, layout: ScratchLayout) -> tuple[int, int] | None:
 def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: NestPlan, name: str) -> None:
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)
-    marks = [("minor", plan.minor is not None), ("again", plan.again), ("in order", part.ordered)]
+    marks = [("minor", plan.minor is not None), ("again", plan.again), ("in order", part.is_ordered)]
     kind = "scalar" if plan.kind == "tiles" and plan.axis is None else plan.kind
     m.took(" ".join([kind, *(word for word, holds in marks if holds)]))
     m.vectors = m.vectors or plan.kind != "tiles" or plan.axis is not None

@@ -55,7 +55,7 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
     rows = max(size_of(part.shared), 1)
     work = rows * sum(max(size_of(s.axes), 1) * estimate_ns([*(r.value for r in s.reductions), *(x.value for x in s.stores)])
                       for s in part.stages)
-    chunks = 1 if work < INLINE_NS or part.ordered else int(min(MAX_CHUNKS, max(8, work / CHUNK_NS)))
+    chunks = 1 if work < INLINE_NS or part.is_ordered else int(min(MAX_CHUNKS, max(8, work / CHUNK_NS)))
 
     def plan(kind: str, axis: int | None, lanes: int, unroll: int, rows: int, unit: int = 1, **more: Any) -> NestPlan:
         """Return a plan whose chunks share ``rows`` iterations, a multiple of ``unit`` each."""
@@ -78,7 +78,7 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
     if axis is None or any(r.running for r in reductions) and any(abs(s) > 2 for s in strides_along(part, axis.id)):
         return plan("tiles", None, 1, 1, rows)  # a running fold along contiguous memory is scalar
     extent, outer = axis.extent, rows // axis.extent
-    if part.ordered and work >= INLINE_NS and extent >= 2 * COLUMNS * lanes and _never_meet(part, axis.id, extent):
+    if part.is_ordered and work >= INLINE_NS and extent >= 2 * COLUMNS * lanes and _never_meet(part, axis.id, extent):
         piece = -(-extent // (extent // (COLUMNS * lanes) * lanes)) * lanes
         return NestPlan("columns", axis.id, lanes, 1, -(-extent // piece), piece=piece, parallel=True)
     if chunks > 1 and is_tall_reduction(part, lanes):
@@ -86,10 +86,10 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
         while lanes >= 2 * extent:
             lanes //= 2
         return plan("blocks", axis.id, lanes, 1, -(-stage.axes[0].extent // stage.reductions[0].order.block), 8)  # whole bodies
-    slab = 0 if part.ordered else slab_width(part, axis, isa, chunks > 1)
+    slab = 0 if part.is_ordered else slab_width(part, axis, isa, chunks > 1)
     if slab:
         return NestPlan("sheet", axis.id, lanes, 1, outer * -(-extent // slab), piece=slab, parallel=chunks > 1)
-    again = again and not part.ordered and not _reads_outputs(part)
+    again = again and not part.is_ordered and not _reads_outputs(part)
     minor, unroll = _minor_axis(part, axis.id, lanes), _unroll_factor(values, axis.id)
     if minor is not None:
         unroll = min(unroll, -(-extent * minor.extent // lanes))
@@ -132,7 +132,7 @@ def _reads_outputs(part: Part) -> bool:
 def _minor_axis(part: Part, axis: int, lanes: int) -> Axis | None:
     """Return a short axis that fills the gaps between the vector axis's elements in every store, making full vectors."""
     stores = [s for stage in part.stages for s in stage.stores]
-    if part.ordered or part.exports or any(stage.reductions or stage.axes for stage in part.stages) or not stores:
+    if part.is_ordered or part.exports or any(stage.reductions or stage.axes for stage in part.stages) or not stores:
         return None
     for a in part.shared:
         if a.id != axis and a.extent in (2, 4, 8) and a.extent < lanes:
@@ -148,7 +148,7 @@ def _transposed_axis(part: Part, axis: int, lanes: int, again: bool) -> tuple[Ax
     The count fills about one cache line.
     """
     stores = [s for stage in part.stages for s in stage.stores]
-    if part.ordered or part.exports or any(stage.reductions or stage.axes for stage in part.stages) or lanes < 4:
+    if part.is_ordered or part.exports or any(stage.reductions or stage.axes for stage in part.stages) or lanes < 4:
         return None
     values = roots(part.stages)
     across = [v.attr.flat() for v in walk(values) if v.op == "load" and not v.attr.guard and v.attr.buffer.dtype.bytes >= 4]
@@ -201,7 +201,7 @@ def _vector_axis(part: Part, lanes: int) -> Axis | None:
     """
     best, result = -1e9, None
     for i, a in enumerate(part.shared):
-        if part.ordered and a is not part.shared[-1] and not _never_meet(part, a.id, a.extent):
+        if part.is_ordered and a is not part.shared[-1] and not _never_meet(part, a.id, a.extent):
             continue
         points = _score(part, a.id) + 1e-3 * i
         if a.extent < lanes:

@@ -52,7 +52,7 @@ class LaneAccumulators(Accumulators):
         if self.hook:
             self.hook(envs, False)
 
-    def folded(self, used: int) -> States:
+    def fold(self, used: int) -> States:
         """Return the scalar state of each reduction. Vectors from ``used`` on have no elements."""
         out = {}
         for r in self.reductions:
@@ -149,7 +149,7 @@ def reduce_moving_block(n: Nest, stage: Stage, lanes: int, first: str, length: i
     end = n.f.add(first, length)
     with n.loop(first, end, lanes * acc.groups, axis.id) as k:
         acc.step([n.env(axis.id, lanes, None, u * lanes) for u in range(acc.groups)], k)
-    return acc.folded(acc.groups)
+    return acc.fold(acc.groups)
 
 
 def reduce_block(n: Nest, stage: Stage, lanes: int, start: int, end: int, hook: Hook | None = None) -> States:
@@ -159,7 +159,7 @@ def reduce_block(n: Nest, stage: Stage, lanes: int, start: int, end: int, hook: 
     acc.reset(used)
     for envs in vectors(n, stage.axes[0], lanes, acc.groups, start, end):
         acc.step(envs, n.base.axes[stage.axes[0].id])
-    return acc.folded(used)
+    return acc.fold(used)
 
 
 def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> States:
@@ -184,7 +184,7 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> States:
                 in_row = f.let(f"icmp sge i64 {k}, {start}")
                 later = f.let(f"icmp sgt i64 {k}, 0")
                 with n.when(f.let(f"and i1 {f.let(f'and i1 {fresh}, {in_row}')}, {later}")):
-                    sums.put(f.add(f.let(f"udiv i64 {k}, {order.block}"), -1), acc.folded(acc.groups))
+                    sums.put(f.add(f.let(f"udiv i64 {k}, {order.block}"), -1), acc.fold(acc.groups))
                     acc.reset(acc.groups)
             position = f.let(f"sub i64 {k}, {start}", "i")
 
@@ -213,7 +213,7 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> States:
                     group(masked=False)
                 with n.when(f.let(f"xor i1 {inside}, true")):
                     group(masked=True)
-    sums.put(blocks - 1, acc.folded(acc.groups))
+    sums.put(blocks - 1, acc.fold(acc.groups))
     return sums.all()
 
 
@@ -300,7 +300,7 @@ class _StagedReduction:
         if count > full_end:
             masks = [first_mask(lanes, c) if c < lanes else None for c in _split(count - full_end, lanes)]
             self._merge_vectors(full_end, list(enumerate(masks)))
-        self.sums.put(number, self.acc.folded(used))
+        self.sums.put(number, self.acc.fold(used))
 
     def _merge_vectors(self, first: str | int, vectors: list[tuple[int, str | None]]) -> None:
         n, f = self.n, self.n.f

@@ -14,7 +14,7 @@ from weft.devices.cpu.nest.nest import Nest, instructions
 from weft.kernel.expressions import dependencies, operands, walk
 from weft.kernel.ir import Access, Affine, Stage, Value
 
-LEAST = 20  # instructions of a value that is worth a store and a load
+MIN_INSTRUCTIONS = 20  # instructions of a value that is worth a store and a load
 L2_SHARE = 8  # arrays may fill 1 / L2_SHARE of the L2 cache, which also holds the row and its results
 
 
@@ -79,7 +79,7 @@ def shared(n: Nest) -> list[RowArray]:
                 if key in arrays:
                     arrays[key].users[k] = v
                     continue
-                if key in candidates and instructions([v], axis.id) >= LEAST:
+                if key in candidates and instructions([v], axis.id) >= MIN_INSTRUCTIONS:
                     value, maker = candidates[key]
                     type_ = llvm_type(v.dtype)
                     size = (axis.extent + 64) * v.dtype.computed.bytes

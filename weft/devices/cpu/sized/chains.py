@@ -34,7 +34,7 @@ def panel(v: Vectors, name: str, *, rows: int, vectors: int, chains: int = 1, ma
     f = v.m.function(f"define internal void @{name}({PANEL})")
     n, width = v.lanes, v.lanes * v.size
     vec = v.type(n)
-    mask = v.first(f, "%live", n) if masked else None
+    mask = v.lane_mask(f, "%live", n) if masked else None
     cells = [[[f.local(vec, width) for _ in range(vectors)] for _ in range(chains)] for _ in range(rows)]
     results = [[f.local(vec, width) for _ in range(vectors)] for _ in range(rows)]
     offsets = [f.mul("%a_row", r) for r in range(rows)]
@@ -70,7 +70,7 @@ def panel(v: Vectors, name: str, *, rows: int, vectors: int, chains: int = 1, ma
                     step(u)
         for row, result_row in zip(cells, results, strict=True):
             for x, cell in enumerate(result_row):
-                f.store(vec, v.halved(f, [f.load(vec, chain[x], width) for chain in row], n)[0], cell, width)
+                f.store(vec, v.add_halves(f, [f.load(vec, chain[x], width) for chain in row], n)[0], cell, width)
 
     _sum_blocks(v, f, vec, [cell for row in results for cell in row], width, block)
     _store_panel(v, f, results)
@@ -114,7 +114,7 @@ def rows(v: Vectors, name: str, *, rows: int, chains: int, apart: bool, product:
         """Add ``chains`` elements, from ``turn * chains`` elements after k on."""
         along = f.mul(k, "%b_k")
         for part in range(chains // n):
-            mask = v.first(f, live, n, part * n) if live else None
+            mask = v.lane_mask(f, live, n, part * n) if live else None
             a_place = f.offset(f.element("%a", v.scalar, k), part * width + turn * chains * v.size)
             x = v.load(f, a_place, n, mask) if product else ""
             for start, row in zip(starts, cells, strict=True):
@@ -145,7 +145,7 @@ def rows(v: Vectors, name: str, *, rows: int, chains: int, apart: bool, product:
             with f.when(f.let(f"icmp ne i64 {rest}, 0", "c")):
                 step(end, rest)
         for row, cell in zip(cells, results, strict=True):
-            f.store(v.scalar, v.folded(f, v.halved(f, [f.load(vec, c, width) for c in row], n)[0], n), cell)
+            f.store(v.scalar, v.fold_lanes(f, v.add_halves(f, [f.load(vec, c, width) for c in row], n)[0], n), cell)
 
     _sum_blocks(v, f, v.scalar, results, v.size, block)
     for r, cell in enumerate(results):

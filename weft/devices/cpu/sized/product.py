@@ -123,7 +123,7 @@ def _emit_pack(v: Vectors) -> None:
     line = f.mul("%width", v.size)
     with f.when(f.let(f"icmp eq i64 %b_n, {v.size}", "c")):
         with f.loop(0, "%width", v.lanes) as j:
-            mask = v.first(f, f.let(f"sub i64 %live, {j}"), v.lanes)
+            mask = v.lane_mask(f, f.let(f"sub i64 %live, {j}"), v.lanes)
             source, target = (f.offset(p, f.mul(j, v.size)) for p in ("%b", "%to"))
             with f.loop(0, "%k") as k:
                 x = v.load(f, f.offset(source, f.mul(k, "%b_k")), v.lanes, mask)

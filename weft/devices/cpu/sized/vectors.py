@@ -30,7 +30,7 @@ class Vectors:
         """Load the number at an address into all lanes."""
         return f.splat(self.scalar, f.load(self.scalar, at, self.size), n)
 
-    def first(self, f: Function, live: str, n: int, before: int = 0) -> str:
+    def lane_mask(self, f: Function, live: str, n: int, before: int = 0) -> str:
         """Emit a mask of the lanes below ``live``; ``before``: the number of lane 0."""
         every = f.splat("i64", live, n)
         numbers = ", ".join(f"i64 {before + lane}" for lane in range(n))
@@ -57,14 +57,14 @@ class Vectors:
     def choose(self, f: Function, mask: str, x: str, y: str, n: int) -> str:
         return f.let(f"select <{n} x i1> {mask}, {self.type(n)} {x}, {self.type(n)} {y}")
 
-    def halved(self, f: Function, sums: list[str], n: int) -> list[str]:
+    def add_halves(self, f: Function, sums: list[str], n: int) -> list[str]:
         """Add vectors pairwise by halves until one is left."""
         while len(sums) > 1:
             half = len(sums) // 2
             sums = [self.add(f, x, y, n) for x, y in zip(sums[:half], sums[half:], strict=True)]
         return sums
 
-    def folded(self, f: Function, x: str, n: int) -> str:
+    def fold_lanes(self, f: Function, x: str, n: int) -> str:
         """Add the lanes of a vector pairwise by halves; return a scalar."""
         while n > 1:
             half = n // 2
