@@ -57,7 +57,7 @@ class Machine:
     def cast(self, x: Held, dtype: Format) -> Held:
         return Held(converted(x.array, dtype.numpy))
 
-    def made(self, op: str, values: tuple[Held, ...], dtype: Format) -> Held:
+    def make(self, op: str, values: tuple[Held, ...], dtype: Format) -> Held:
         x, *words = np.broadcast_arrays(*[v.array for v in values])
         return Held(round_array(x, dtype, op.removeprefix("round_"), *words))
 

@@ -188,7 +188,7 @@ def nextafter(m: Any, x: Any, y: Any) -> Any:
     if form.bits < 8 * form.bytes or form.special in ("fnuz", "scale"):
         wx, wy = m.cast(x, form.computed), m.cast(y, form.computed)
         step = nextafter(m, wx, wy)
-        beyond = m.select(m.gt(wy, wx), m.made("round_up", (step,), form), m.made("round_down", (step,), form))
+        beyond = m.select(m.gt(wy, wx), m.make("round_up", (step,), form), m.make("round_down", (step,), form))
         return m.select(m.eq(wx, wy), y, m.select(m.ne(wx, wx), x, beyond))
     ints = form.integer
     bx, by = m.bitcast(x, ints), m.bitcast(y, ints)
@@ -212,14 +212,14 @@ def cast(m: Any, x: Any, dtype: Format) -> Any:
 
 
 def round_to(m: Any, x: Any, dtype: Format, mode: str) -> Any:
-    return m.made(f"round_{mode}", (m.cast(x, x.dtype.computed),), dtype)
+    return m.make(f"round_{mode}", (m.cast(x, x.dtype.computed),), dtype)
 
 
 def round_stochastic(m: Any, x: Any, word: Any, dtype: Format, bits: int) -> Any:
     if bits < 32:  # the first bits of the word; the middle of the numbers that the others would make
         word = getattr(m, "and")(word, m.const((1 << 32) - (1 << 32 - bits), word))
         word = getattr(m, "or")(word, m.const(1 << 31 - bits, word))
-    return m.made("round_stochastic", (m.cast(x, x.dtype.computed), word), dtype)
+    return m.make("round_stochastic", (m.cast(x, x.dtype.computed), word), dtype)
 
 
 def bitcast(m: Any, x: Any, dtype: Format) -> Any:
