@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import FLOAT32, FLOAT64, FLOATS, INT8, INT16, INT32, UINT8, UINT16, Format
 from weft.kernel.convolution import operand_load
 from weft.kernel.expressions import Rewriter, access_values, each
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value, size_of
@@ -80,7 +80,7 @@ def match_product(kernel: Kernel) -> Product | None:
     if len(kernel.phases) != 1 or len(kernel.phases[0].stages) != 1 or kernel.scratch:
         return None
     c = kernel.phases[0].stages[0]
-    if not isinstance(c, Contraction) or c.accum.name not in ("float32", "float64"):
+    if not isinstance(c, Contraction) or c.accum.name not in ("float32", "float64", "int32"):
         return None
     a, b = loaded(c.a, c.accum), loaded(c.b, c.accum)
     if a is None or b is None or not c.stores or any(s.mode != "set" for s in c.stores):
@@ -113,9 +113,14 @@ def match_product(kernel: Kernel) -> Product | None:
     )
 
 
+# the formats from which products widen operands to an accumulator as they read them
+_BYTES = frozenset((INT8, UINT8))
+WIDENED: dict[Format, frozenset[Format]] = {INT32: _BYTES, **dict.fromkeys((FLOAT32, FLOAT64), FLOATS | _BYTES | {INT16, UINT16})}
+
+
 def loaded(value: Value, accum: Format) -> Access | None:
     """Return the access of a load, possibly widened to ``accum``; None if it has guards or gathered indices."""
-    access = operand_load(value, accum.name)
+    access = operand_load(value, accum.name, WIDENED.get(accum, FLOATS))
     return None if access is None or access.guard or access.buffer.dtype.bytes > accum.bytes else access
 
 

@@ -74,9 +74,10 @@ def load_scalar(f: Function, dtype: Format, pointer: str) -> str:
 
 
 def to_accumulator(f: Function, name: str, dtype: Format, type_: str, lanes: int | None) -> str:
-    """Convert a loaded float to the accumulators' type ``type_``."""
+    """Convert a loaded number to the accumulators' type ``type_``."""
     name, own = from_memory(f, name, dtype, lanes), llvm_type(dtype)
-    return name if own == type_ else f.let(f"fpext {wide(own, lanes)} {name} to {wide(type_, lanes)}")
+    word = "fpext" if dtype in FLOATS else "sitofp" if dtype.kind == "signed" else "uitofp"
+    return name if own == type_ else f.let(f"{word} {wide(own, lanes)} {name} to {wide(type_, lanes)}")
 
 
 def round_to_storage(o: Ops, x: str, dtype: Format) -> str:
