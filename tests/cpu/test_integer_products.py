@@ -14,7 +14,7 @@ from test_gemm import Compiled, load, op, product, tiles
 from weft.devices.cpu.emit.isa import ISA, host_isa
 from weft.devices.cpu.generate import generate
 from weft.devices.cpu.product.tiling import make_plan
-from weft.dtypes.formats import FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT32, FLOAT64, INT8, INT16, INT32, UINT8, Format
+from weft.dtypes.formats import FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT32, FLOAT64, FORMATS, INT8, INT16, INT32, UINT8, Format
 from weft.graph.primitives import bind, constant
 from weft.graph.primitives.table import TABLE
 from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
@@ -143,12 +143,13 @@ def test_narrow_weights_have_the_bits_of_wide_ones(rng, name):
 
 
 @pytest.mark.parametrize("name", isas())
-@pytest.mark.parametrize("form", [FLOAT8_E4M3FN, FLOAT8_E5M2], ids=str)
+@pytest.mark.parametrize("form", [f for f in FORMATS.values() if f.kind == "float" and f.bytes == 1], ids=str)
 def test_every_code_of_a_weight(name, form):
+    count = 1 << form.bits
     for k in (1, 16, 21):
-        weights, x, got = np.zeros((256, k), form.numpy), np.zeros((1, k), np.float32), np.zeros((1, 256), np.float32)
-        weights[:, -1], x[0, -1] = np.arange(256, dtype=np.uint8).view(form.numpy), 1
-        Compiled(widening(product(1, 256, k, tb=True), FLOAT32, form), isa=isas()[name])(x, weights, got)
+        weights, x, got = np.ones((count, k), form.numpy), np.zeros((1, k), np.float32), np.zeros((1, count), np.float32)
+        weights[:, -1], x[0, -1] = np.arange(count, dtype=np.uint8).view(form.numpy), 1
+        Compiled(widening(product(1, count, k, tb=True), FLOAT32, form), isa=isas()[name])(x, weights, got)
         assert np.array_equal(got[0], weights[:, -1].astype(np.float32), equal_nan=True)
 
 

@@ -30,6 +30,11 @@ class ISA:
     features: str
     dot: str = ""
 
+    @property
+    def has_halves(self) -> bool:
+        """Return whether an instruction converts float16 to float32."""
+        return "+f16c" in self.features.split(",")
+
     def lanes(self, itemsize: int) -> int:
         return self.bits // (8 * itemsize)
 

@@ -173,7 +173,7 @@ class _Driver:
     def _packer(self, operand: Operand, flip: bool = False) -> Packer:
         dtype, p = operand.buffer.dtype, self.p
         if self.dot is None or dtype is p.accum:
-            return Packer(self.module, dtype, p.accum, self.plan.lanes, flip=flip)
+            return Packer(self.module, dtype, p.accum, self.plan.lanes, flip=flip, has_halves=self.isa.has_halves)
         return Packer(self.module, dtype, p.accum, self.plan.lanes, self.dot.per, self.dot.rest, flip)
 
     def _emit_packs(self) -> None:

@@ -4,7 +4,8 @@ Each element is summed in the contraction's order: in 4 fma chains (32 for the p
 chain k % 4; at the end of a block the chains are added pairwise by halves, and blocks are joined pairwise. All functions below
 keep this order, so results depend on extents and dtype, not on strides:
 
-- ``along``: the matrix is contiguous along k; a chain is a lane, a register a row of the matrix.
+- ``along``: the matrix is contiguous along k; a chain is a lane, a register a row of the matrix, or several rows if its numbers
+  are bytes, which are widened a whole register at a time.
 - ``across``: the matrix is contiguous along its free axis; a chain is a register, a lane an element of the result.
 - ``sweep``: the same for a large matrix: 8 rows of one chain are read side by side, in whole rows; between rows the chains are
   stored in scratch that stays in the nearest cache, followed by the sums of blocks.
@@ -33,6 +34,7 @@ from weft.kernel.target import Order
 
 SWEEP = 8  # rows of the matrix read side by side
 WIDE = 8  # vectors of each row read at once
+BYTES = 16  # numbers of a row that are read and widened at once if they are bytes
 PARALLEL_BYTES = 2 << 20
 
 
@@ -61,8 +63,8 @@ class _Driver:
         self.chains, self.block = p.order.lanes, p.order.block
         self.blocks = -(-p.k // self.block)
         self.along = dot is not None or p.columns == 1 or p.b.k == 1 and p.b.free != 1
-        self.a = Packer(self.module, p.a.buffer.dtype, p.accum, self.lanes)
-        self.b = Packer(self.module, p.b.buffer.dtype, p.accum, self.lanes)
+        self.a = Packer(self.module, p.a.buffer.dtype, p.accum, self.lanes, has_halves=isa.has_halves)
+        self.b = Packer(self.module, p.b.buffer.dtype, p.accum, self.lanes, has_halves=isa.has_halves)
         self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(p.outer)))
         matrix = p.columns * p.k * p.b.buffer.dtype.bytes
         parallel = matrix * p.batch >= PARALLEL_BYTES
@@ -139,6 +141,10 @@ class _Driver:
         rows, vec = tail or self.lanes, self._vec(n)
         width = n * self.size
         cells = [f.local(vec, width) for _ in range(rows)]
+        per_register = self.lanes // n  # rows whose chains fill a register
+        grouped = per_register > 1 and rows > 1 and p.b.k == 1 and p.k >= BYTES and self.b.size == 1
+        registers = -(-rows // per_register) if grouped else 0
+        groups = [f.local(self._vec(self.lanes), self.lanes * self.size) for _ in range(registers)]
 
         def step(k: str, live: int) -> None:
             x = self._read(f, self.a, f.offset("%A", f.mul(k, p.a.k * self.a.size_in)), p.a.k, n, live)
@@ -155,6 +161,16 @@ class _Driver:
             if self.dot:
                 return [self._add_dots(f, cells)]
             f.clear(vec, cells, width)
+            if grouped:
+                f.clear(self._vec(self.lanes), groups, self.lanes * self.size)
+                stop = str(int(end) // BYTES * BYTES) if isinstance(end, int) else f.let(f"and i64 {end}, {-BYTES}")
+                with f.loop(first, stop, BYTES) as k:
+                    self._add_bytes(f, k, rows, groups)
+                first = stop
+                for row, cell in enumerate(cells):
+                    group = f.load(self._vec(self.lanes), groups[row // per_register], self.lanes * self.size)
+                    places = range(row % per_register * n, (row % per_register + 1) * n)
+                    f.store(vec, f.shuffle(self._vec(self.lanes), group, "poison", places), cell, width)
             if p.k >= n:
                 with f.loop(first, end, n) as k:
                     step(k, n)
@@ -168,6 +184,29 @@ class _Driver:
         if p.columns == 1:
             acc = f.shuffle(self._vec(1), acc, "poison", [0] * self.lanes)
         self._finish(f, acc, "%j", tail % self.lanes)
+
+    def _add_bytes(self, f: Function, k: str, rows: int, groups: list[str]) -> None:
+        """Add the products of BYTES steps from k on to the chains of all rows, several rows in a register."""
+        p, n, lanes, count = self.p, self.chains, self.lanes, self.lanes // self.chains
+        turns, vec = BYTES // n, self._vec(self.lanes)
+        a = f.offset("%A", f.mul(k, p.a.k * self.a.size_in))
+        b = f.offset("%B", f.mul(k, self.b.size_in))
+        x = [self._read(f, self.a, f.offset(a, t * n * p.a.k * self.a.size_in), p.a.k, n, n) for t in range(turns)]
+        x = [f.shuffle(self._vec(n), v, "poison", [*range(n)] * count) for v in x]
+        for g, cell in enumerate(groups):
+            parts = [
+                f.load(f"<{BYTES} x i8>", f.offset(b, min(g * count + r, rows - 1) * p.b.free), 1) for r in range(count)
+            ]
+            size = BYTES
+            while len(parts) > 1:
+                parts = [f.shuffle(f"<{size} x i8>", y, z, range(2 * size)) for y, z in zip(parts[::2], parts[1::2], strict=True)]
+                size *= 2
+            total = f.load(vec, cell, lanes * self.size)
+            numbers = self.b.convert(f, self.b.transpose_words(f, parts[0], count, turns), size)
+            for t in range(turns):
+                y = f.shuffle(self._vec(size), numbers, "poison", range(t * lanes, (t + 1) * lanes))
+                total = self.module.fma(f, self.scalar, lanes, x[t], y, total, self.isa.fma)
+            f.store(vec, total, cell, lanes * self.size)
 
     def _add_dots(self, f: Function, cells: list[str]) -> str:
         """Return the sums of the products of integers, with one accumulator for each row."""
