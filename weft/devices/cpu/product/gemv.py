@@ -85,6 +85,8 @@ class _Driver:
         self.room = self.plane * (self.chains + (pairwise.depth(self.blocks) if self.blocks > 1 else 0)) if self.blocked else 0
 
     def generate(self) -> Generated:
+        if self.dot:
+            self.module.took("vector product of integers")
         self.module.took(f"vector product {'along' if self.along else 'sweep' if self.blocked else 'across'}")
         epilogue = Epilogue(self.module, self.kernel, self.p, self.isa, self.symbol)
         for live in {0} | {self.tail % self.lanes}:
