@@ -233,6 +233,22 @@ def _convolution(x: tuple[int, ...], w: tuple[int, ...], extra: str, slope: str 
     return case
 
 
+def _bytes(m: int, n: int, k: int) -> Callable[[random.Random, str], Case]:
+    """A product of 8-bit integers in int32."""
+    def case(r: random.Random, d: str) -> Case:
+        epilogue = r.choice(("{}", "wf.maximum({}, 0)", "{}.astype('float32') * 0.5 + 0.25"))
+        turned = r.random() < 0.5
+        inputs = {"x0": (d, (m, k), "whole"), "x1": (r.choice(BYTES), (n, k) if turned else (k, n), "whole")}
+        return inputs, epilogue.replace("{}", f"wf.matmul(x0, x1{'.T' if turned else ''}, dtype='int32')")
+
+    return case
+
+
+BYTES = ("int8", "uint8")
+INTEGER_PRODUCTS: dict[str, tuple[str, Callable[[random.Random, str], Case]]] = {
+    "bytes": ("product of integers", _bytes(13, 70, 129)), "bytes in pieces": ("product of integers", _bytes(30, 130, 4101)),
+    "bytes, few rows": ("", _bytes(1, 33, 131)),
+}
 PRODUCTS: dict[str, tuple[str, Callable[[random.Random, str], Case]]] = {
     "product": ("product", _product(9, 17, 8)), "last columns": ("product last columns", _product(5, 19, 33)),
     "batch": ("product batch", _batched),
@@ -267,6 +283,7 @@ def cases() -> list[tuple[str, str, str]]:
     out = [(n, m, d) for n in REDUCTIONS for m in (RUNNING if n == "running" else MONOIDS) for d in DTYPES if _has(n, m, d)]
     out += [(n, "", d) for n, (_, _, dtypes) in MAPS.items() for d in dtypes]
     out += [(n, "", d) for n in PRODUCTS for d in FLOATS if n != "turns b" or d in ("float32", "float64")]
+    out += [(n, "", d) for n in INTEGER_PRODUCTS for d in BYTES]
     return out + [(n, "", d) for n in CONVOLUTIONS for d in FLOATS]
 
 
@@ -287,7 +304,7 @@ def program(name: str, monoid: str, dtype: str, seed: int) -> Program:
     if name in REDUCTIONS:
         way, reduce = REDUCTIONS[name]
         return _program(name, way, reduce(r, monoid, dtype), seed)
-    way, make = (MAPS[name][:2]) if name in MAPS else (PRODUCTS | CONVOLUTIONS)[name]
+    way, make = (MAPS[name][:2]) if name in MAPS else (PRODUCTS | INTEGER_PRODUCTS | CONVOLUTIONS)[name]
     return _program(name, way, make(r, dtype), seed)
 
 

@@ -12,10 +12,11 @@ two belongs to the output and the other is summed over:
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.dtypes.formats import FLOATS
+from weft.dtypes.formats import FLOATS, Format
 from weft.kernel.ir import Access, Affine, Axis, Contraction, Value
 
 NO_AXIS = Axis(-1, 1)  # stands for an axis that the contraction lacks
@@ -79,13 +80,13 @@ def match_conv(c: Contraction) -> Conv | None:
     return _match(c, c.a, c.b, c.m, c.n) or _match(c, c.b, c.a, c.n, c.m)
 
 
-def operand_load(value: Value, accum: str) -> Access | None:
-    """Return the access of a load, possibly widened to the accumulator's dtype; None for any other value."""
+def operand_load(value: Value, accum: str, formats: Collection[Format] = FLOATS) -> Access | None:
+    """Return the access of a load of one of the formats, possibly widened to the accumulator's; None for any other value."""
     while value.op == "cast" and value.dtype.name == accum:
         value = value.args[0]
     if value.op != "load" or any(i.gather for i in value.attr.index):
         return None
-    return value.attr if value.dtype in FLOATS else None
+    return value.attr if value.dtype in formats else None
 
 
 def coefficient(index: Affine, axis: Axis) -> int:

@@ -6,10 +6,11 @@ outer loops. Accesses are flattened, so the emitter of the epilogue treats a mer
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import FLOAT32, FLOAT64, FLOATS, INT8, INT16, INT32, UINT8, UINT16, Format
 from weft.kernel.convolution import operand_load
 from weft.kernel.expressions import Rewriter, access_values, each
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Reduction, Store, Value, size_of
@@ -83,7 +84,7 @@ def match_product(kernel: Kernel) -> Product | None:
     """Return the kernel's product in normal form, or None if the kernel is anything else."""
     phases, tally_stores = split_last_phase(kernel)
     found = contraction_of(phases[0]) if len(phases) == 1 and not kernel.scratch else None
-    if found is None or found[0].accum.name not in ("float32", "float64"):
+    if found is None or found[0].accum.name not in ("float32", "float64", "int32"):
         return None
     c, tallies = found
     a, b = load_access(c.a, c.accum), load_access(c.b, c.accum)
@@ -118,9 +119,14 @@ def match_product(kernel: Kernel) -> Product | None:
     )
 
 
+# the formats from which products widen operands to an accumulator as they read them
+_BYTES = frozenset((INT8, UINT8))
+WIDENED: dict[Format, Set[Format]] = {INT32: _BYTES, **dict.fromkeys((FLOAT32, FLOAT64), FLOATS | _BYTES | {INT16, UINT16})}
+
+
 def load_access(value: Value, accum: Format) -> Access | None:
     """Return the access of a load, possibly widened to ``accum``; None if it has guards or gathered indices."""
-    access = operand_load(value, accum.name)
+    access = operand_load(value, accum.name, WIDENED.get(accum, FLOATS))
     return None if access is None or access.guard or access.buffer.dtype.bytes > accum.bytes else access
 
 

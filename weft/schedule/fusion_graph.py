@@ -6,12 +6,15 @@ reader computes it again.
 
 from __future__ import annotations
 
-from weft.dtypes.formats import FLOATS
+from collections.abc import Collection
+
+from weft.dtypes.formats import FLOATS, Format
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.elementwise import CAST
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.graph.simplify import holds
 from weft.kernel.index import follows
+from weft.kernel.product import WIDENED
 from weft.kernel.target import CPU, Target
 from weft.schedule.convolution_order import has_generator_order
 
@@ -97,7 +100,7 @@ class FusionGraph:
                 if kind == "convolution" and has_generator_order(node):
                     self._store_operands(inputs)
                 for i in inputs[: node.op.multiplied]:
-                    self._store_unless_indexed(i)
+                    self._store_unless_indexed(i, kind)
             elif kind == "shape" and self._is_deep(node):
                 self._real.add(node)
             elif kind == "shape":
@@ -128,7 +131,7 @@ class FusionGraph:
                     self._store_operands(inputs)
                 else:
                     for i in inputs if node.op.contracts else inputs[: node.op.multiplied]:
-                        self._store_unless_indexed(i)
+                        self._store_unless_indexed(i, kind)
 
     def _is_deep(self, node: Node) -> bool:
         """Return whether too many moves of data are nested, so that the result is better stored."""
@@ -149,11 +152,11 @@ class FusionGraph:
             if self.memory(node) is None:
                 self._store(node)
 
-    def _store_unless_indexed(self, node: Node) -> None:
-        """Store an operand of a product unless it is memory read through an index and at most widened."""
+    def _store_unless_indexed(self, node: Node, kind: str) -> None:
+        """Store an operand of a product, of a kind, unless it is memory read through an index and at most widened."""
         at = node
         while at not in self._real and not self.is_stored(at):
-            if at.op is CAST and holds(at.dtype, at.inputs[0].dtype) and at.inputs[0].dtype in FLOATS and at.dtype in FLOATS:
+            if at.op is CAST and holds(at.dtype, at.inputs[0].dtype) and at.inputs[0].dtype in _read_as(at.dtype, kind):
                 at = at.inputs[0]
             elif at.op.view and (not at.op.same_memory or follows(at.shape, at.inputs[0].shape) or self.memory(at) is not None):
                 at = at.inputs[0]
@@ -201,3 +204,9 @@ class FusionGraph:
             self.sources[node] = () if self.leaf(node) else self.real_operands(node)
             for p in self.sources[node]:
                 self.readers[p].append(node)
+
+
+def _read_as(dtype: Format, kind: str) -> Collection[Format]:
+    """Return the formats that a product or convolution can read from memory as ``dtype``."""
+    floats = FLOATS if dtype in FLOATS else ()
+    return WIDENED.get(dtype, floats) if kind == "product" else floats

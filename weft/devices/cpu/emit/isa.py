@@ -19,6 +19,7 @@ class ISA:
 
     bits: vector width. registers: number of vector registers. fma: fused multiply-add in hardware.
     l1, l2: bytes of data cache per core. features: LLVM's feature string.
+    dot: instruction that sums products of integers: "vnni" (four bytes), "madd" (two 16-bit integers), "" for none.
     """
 
     bits: int
@@ -27,6 +28,12 @@ class ISA:
     l1: int
     l2: int
     features: str
+    dot: str = ""
+
+    @property
+    def has_halves(self) -> bool:
+        """Return whether an instruction converts float16 to float32."""
+        return "+f16c" in self.features.split(",")
 
     def lanes(self, itemsize: int) -> int:
         return self.bits // (8 * itemsize)
@@ -49,10 +56,11 @@ def isa_from_features(features: dict[str, bool], l1: int = 32 << 10, l2: int = 5
     arm = any(features.get(k) for k in ("neon", "asimd", "fp-armv8"))
     text = ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
     if all(features.get(k) for k in ("avx512f", "avx512bw", "avx512dq", "avx512vl")):
-        return ISA(512, 32, fma=True, l1=l1, l2=l2, features=text)
+        return ISA(512, 32, True, l1, l2, text, "vnni" if features.get("avx512vnni") else "madd")
     if features.get("avx2"):
-        return ISA(256, 16, bool(features.get("fma")), l1, l2, text)
-    return ISA(128, 32 if arm else 16, arm or bool(features.get("fma")), l1, l2, text)
+        return ISA(256, 16, bool(features.get("fma")), l1, l2, text, "vnni" if features.get("avxvnni") else "madd")
+    dot = "madd" if features.get("sse2") else ""
+    return ISA(128, 32 if arm else 16, arm or bool(features.get("fma")), l1, l2, text, dot)
 
 
 @lru_cache(maxsize=1)

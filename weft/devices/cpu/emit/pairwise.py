@@ -74,8 +74,9 @@ def join(
 
 
 def adder(f: Function, type_: str) -> Join:
-    """Return a function that emits the sums of two lists of registers of one float type."""
-    return lambda x, y: [f.let(f"fadd {type_} {p}, {q}") for p, q in zip(x, y, strict=True)]
+    """Return a function that emits the sums of two lists of registers of one type."""
+    word = "add" if "i32" in type_ else "fadd"
+    return lambda x, y: [f.let(f"{word} {type_} {p}, {q}") for p, q in zip(x, y, strict=True)]
 
 
 def add_block(

@@ -74,9 +74,10 @@ def load_scalar(f: Function, dtype: Format, pointer: str) -> str:
 
 
 def to_accumulator(f: Function, name: str, dtype: Format, type_: str, lanes: int | None) -> str:
-    """Convert a loaded float to the accumulators' type ``type_``."""
+    """Convert a loaded number to the accumulators' type ``type_``."""
     name, own = from_memory(f, name, dtype, lanes), llvm_type(dtype)
-    return name if own == type_ else f.let(f"fpext {wide(own, lanes)} {name} to {wide(type_, lanes)}")
+    word = "fpext" if dtype in FLOATS else "sitofp" if dtype.kind == "signed" else "uitofp"
+    return name if own == type_ else f.let(f"{word} {wide(own, lanes)} {name} to {wide(type_, lanes)}")
 
 
 def round_to_storage(o: Ops, x: str, dtype: Format) -> str:
@@ -279,6 +280,37 @@ def round_with_mode(o: Ops, x: str, source: Format, form: Format, mode: str, wor
     out = b.real(decode(b, _resized(o.f, code, source.bits, b.form.bits, o.lanes), form))
     o.f.codes[out, form] = _resized(o.f, code, source.bits, 8 * form.bytes, o.lanes)
     return out
+
+
+def goes_through_half(form: Format) -> bool:
+    """Return whether ``decode_through_half`` decodes a format: its infinities and NaNs must be float16's, or NaN all bits."""
+    return form.bits == 8 and form.subnormals and (
+        form.special == "ieee" and form.exponent == FLOAT16.exponent or form.special == "fn" and form.exponent < FLOAT16.exponent
+    )
+
+
+def decode_through_half(f: Function, code: str, form: Format, lanes: int) -> str:
+    """Return what ``decode_bits`` returns, for formats of ``goes_through_half``.
+
+    The code is moved to the place of a half's exponent and first digits; a multiplication, which is exact, sets the bias right.
+    A fourth of the instructions where the conversion of halves is one.
+    """
+    words, halves = wide("i16", lanes), wide("half", lanes)
+
+    def each(word: str, x: str, value: int) -> str:
+        return f.let(f"{word} {words} {x}, splat (i16 {value})")
+
+    code = f.let(f"sext {wide('i8', lanes)} {code} to {words}")
+    shift, most = FLOAT16.mantissa - form.mantissa, (1 << form.bits - 1) - 1
+    bits = each("and", each("shl", code, shift), (most << shift | 1 << 15) - (1 << 16))  # sign, exponent and digits
+    if form.special == "fn":
+        is_nan = each("icmp eq", each("and", code, most), most)
+        bits = f.let(f"select {wide('i1', lanes)} {is_nan}, {words} splat (i16 32256), {words} {bits}")
+    x = f.let(f"fpext {halves} {f.let(f'bitcast {words} {bits} to {halves}')} to {wide('float', lanes)}")
+    if form.bias == FLOAT16.bias:
+        return x
+    scale = float_text(2.0 ** (FLOAT16.bias - form.bias))
+    return f.let(f"fmul {wide('float', lanes)} {x}, {splat_text('float', scale, lanes)}")
 
 
 def _power_bits(exponent: int) -> int:

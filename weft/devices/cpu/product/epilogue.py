@@ -8,7 +8,7 @@ from functools import partial
 from weft.devices.cpu.emit.affine import first_mask
 from weft.devices.cpu.emit.chunks import run_units
 from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, kernel_env, llvm_type
-from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.isa import ISA, LINE
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast
 from weft.devices.cpu.emit.tally import Cell, Tallies, emit_tally_stores
@@ -126,6 +126,23 @@ class Epilogue:
         self.tallies.add(f, env, cells)
         for store in self.p.stores:
             emit_store(f, self.module, self.isa, store, env)
+
+    def prefetch(self, f: Function, rows: int, vectors: int) -> None:
+        """Prefetch the memory that the stores of a tile write, if the tile's rows are contiguous there."""
+        names = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)}
+        if self.p.m is None or self.p.n is None:
+            return
+        names |= {self.p.m.id: "%i", self.p.n.id: "%j"}
+        for store in self.p.stores:
+            at, size = store.access.flat(), store.access.buffer.dtype.bytes
+            steps = dict(at.terms)
+            if at.gather or store.access.guard or steps.get(self.p.n.id) != 1 or not set(steps) <= set(names):
+                continue
+            place = f.dot(at.const, [(names[axis], step) for axis, step in at.terms])
+            start = f.offset(f.argument(store.access.buffer.id), f.mul(place, size))
+            for r in range(rows):
+                for x in range(0, vectors * self.lanes * size, LINE):
+                    self.module.prefetch(f, f.offset(start, r * steps.get(self.p.m.id, 0) * size + x), write=True)
 
     # ---- a tile in memory, for long epilogues
 

@@ -3,7 +3,8 @@
 One driver serves small and large products: loops over work units, K blocks, column panels and row panels around one
 microkernel. Operands that fit in the cache are read in place, others from packed copies. Each element is summed in the order of
 the contraction (fma chains over blocks of ascending k, joined pairwise) on every path, so results depend neither on the plan nor
-on threads. Products summed in lanes, those with a vector, have a driver of their own (gemv).
+on threads. Products summed in lanes, those with a vector, have a driver of their own (gemv). Products of 8-bit integers, summed
+in int32, take the same path: their k counts units of several numbers (dot).
 """
 
 from __future__ import annotations
@@ -16,24 +17,28 @@ from typing import NamedTuple
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.chunks import divide, divide_all, share
 from weft.devices.cpu.emit.isa import ISA, LINE, round_to_line
+from weft.devices.cpu.emit.load import load_first_lanes
 from weft.devices.cpu.emit.text import Function, Generated, Module
+from weft.devices.cpu.emit.types import llvm_type, splat_text
+from weft.devices.cpu.product.dot import Dot, in_units
 from weft.devices.cpu.product.epilogue import Epilogue
-from weft.devices.cpu.product.gemv import generate_gemv
-from weft.devices.cpu.product.microkernel import MicrokernelSpec, emit_microkernel
+from weft.devices.cpu.product.gemv import generate_gemv, generate_integer_gemv
+from weft.devices.cpu.product.microkernel import MicrokernelSpec, Tile, emit_microkernel
 from weft.devices.cpu.product.pack import Packer, operand_pointer
 from weft.devices.cpu.product.tiling import ProductPlan, make_plan, should_swap
+from weft.dtypes.formats import INT32
 from weft.kernel.ir import Kernel
-from weft.kernel.product import Product, match_product
+from weft.kernel.product import Operand, Product, match_product
 
 
 def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], ProductPlan] = make_plan) -> Generated | None:
-    """Return LLVM text for a kernel whose only stage is a plain product of floats, else None.
+    """Return LLVM text for a kernel whose only stage is a plain product of floats or of 8-bit integers, else None.
 
     Parameters
     ----------
     kernel : Kernel
-        One phase with one Contraction. float32 or float64 accumulators; float16 and bfloat16 operands are
-        converted while they are packed. Any strides; k must be evenly spaced in both operands.
+        One phase with one Contraction. float32 or float64 accumulators; narrower operands are converted while they are
+        packed. int32 accumulators of 8-bit integers. Any strides; k must be evenly spaced in both operands.
     isa : ISA
     plan : function, optional
         Replaces the choice of tile and blocks (tests, measurements).
@@ -41,20 +46,27 @@ def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], Produ
     product = match_product(kernel)
     if product is None:
         return None
-    if product.order.lanes > 1:
+    integers = product.accum is INT32
+    if integers:
+        vector = generate_integer_gemv(kernel, product, isa)
+        if vector is not None:
+            return vector
+    elif product.order.lanes > 1:
         return generate_gemv(kernel, product, isa)
     if should_swap(product, isa.lanes(product.accum.bytes)):
         product = product.swapped()
-    return _Driver(kernel, product, isa, plan(product, isa)).generate()
+    product, dot = in_units(product, isa) if integers else (product, None)
+    return _Driver(kernel, product, isa, plan(product, isa), dot).generate()
 
 
 class _Driver:
-    def __init__(self, kernel: Kernel, product: Product, isa: ISA, plan: ProductPlan) -> None:
-        self.kernel, self.p, self.isa, self.plan = kernel, product, isa, plan
+    def __init__(self, kernel: Kernel, product: Product, isa: ISA, plan: ProductPlan, dot: Dot | None = None) -> None:
+        self.kernel, self.p, self.isa, self.plan, self.dot = kernel, product, isa, plan, dot
         self.module = Module()
         self.symbol = kernel.name
         self.size = product.accum.bytes
-        self.scalar = "float" if self.size == 4 else "double"
+        self.scalar = llvm_type(product.accum)
+        self.flip = dot is not None and dot.flip
         self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(product.outer)))
         # the narrow last column panel, and the packed copies in a worker's scratch
         rest = product.columns % plan.nr
@@ -81,7 +93,9 @@ class _Driver:
         self.level_bytes = unit_panels * self.unit_columns * self.tile_bytes
         counted = -(-self.steps // max(block, self.piece))
         t_bytes = self.level_bytes * pairwise.depth(counted, self.partial) if self.pieces else 0
-        self.scratch = self.a_bytes + self.b_bytes + t_bytes
+        self.sums_at = self.a_bytes + self.b_bytes + t_bytes
+        self.sums_bytes = round_to_line(plan.rows * self.size)  # of one panel
+        self.scratch = self.sums_at + (unit_panels * self.sums_bytes if self.flip else 0)
 
     def generate(self) -> Generated:
         plan = self.plan
@@ -90,6 +104,7 @@ class _Driver:
             "product turns b": plan.turn_b, "product in pieces": self.pieces,
             "product in place": not (plan.pack_a or plan.pack_b), "product batch": self.p.batch > 1,
             "product last columns": self.last_columns > 0, "product units": plan.m_units * plan.n_units > 1,
+            "product of integers": self.dot is not None, "product corrected by sums": self.flip,
         }
         for path in ("product", *(path for path, holds in marks.items() if holds)):
             self.module.took(path)
@@ -133,15 +148,37 @@ class _Driver:
             self._kernel_name(tall, wide, copy), plan.rows - (not tall), vectors, plan.lanes, self.scalar, a_row, a_k,
             vectors * plan.lanes if packed else p.b.k, self.steps, p.order.block, self.piece, self.partial,
             self.level_bytes, 0 if packed else tail, plan.lanes * self.size if packed else self.size,
-            self.isa.fma, copy, p.b.free if plan.turn_b else 0,
+            self.isa.fma, copy, p.b.free if plan.turn_b else 0, self.dot, self.flip and (copy or not packed),
         )
 
-        emit_microkernel(self.module, micro, self.extra, lambda f, tile: epilogue.emit(f, tile, tail))
+        def finish(f: Function, tile: Tile) -> None:
+            epilogue.emit(f, self._correct(f, tile) if self.flip else tile, tail)
+
+        def begin(f: Function) -> None:
+            if self.dot and self.steps >= 32:  # a tile takes so little time that its stores would wait for memory
+                epilogue.prefetch(f, micro.rows, vectors)
+
+        emit_microkernel(self.module, micro, self.extra, finish, begin)
+
+    def _correct(self, f: Function, tile: Tile) -> Tile:
+        """Add the terms in %P to the rows of a tile."""
+        lanes = self.plan.lanes
+        out = []
+        for r, row in enumerate(tile):
+            term = f.splat("i32", f.load("i32", f.offset("%P", r * self.size), self.size), lanes)
+            out.append([f.let(f"add <{lanes} x i32> {x}, {term}") for x in row])
+        return out
+
+    def _packer(self, operand: Operand, flip: bool = False) -> Packer:
+        dtype, p = operand.buffer.dtype, self.p
+        if self.dot is None or dtype is p.accum:
+            return Packer(self.module, dtype, p.accum, self.plan.lanes, flip=flip, has_halves=self.isa.has_halves)
+        return Packer(self.module, dtype, p.accum, self.plan.lanes, self.dot.per, self.dot.rest, flip)
 
     def _emit_packs(self) -> None:
         plan, p = self.plan, self.p
         if plan.pack_a:
-            pack = Packer(self.module, p.a.buffer.dtype, p.accum, plan.lanes)
+            pack = self._packer(p.a)
             if self.a_along_k:
                 pack.rows(self._name("rows"), p.a.free, p.a.k, self.a_stride, plan.rows)
             else:
@@ -149,11 +186,55 @@ class _Driver:
                 if plan.tall < plan.panels:
                     pack.columns(self._name("rows.low"), plan.rows - 1, p.a.free, p.a.k, plan.rows)
         if plan.pack_b and not plan.copy_b:
-            pack = Packer(self.module, p.b.buffer.dtype, p.accum, plan.lanes)
+            pack = self._packer(p.b, self.flip)
             if p.columns >= plan.nr:
                 pack.columns(self._name("panel"), plan.nr, p.b.free, p.b.k, plan.nr)
             if self.last_columns:
                 pack.columns(self._name("panel.last"), self.last_columns, p.b.free, p.b.k, self.last_vectors * plan.lanes)
+
+        if self.flip:
+            for rows in {plan.rows, plan.rows - (plan.tall < plan.panels)}:
+                self._emit_sums(rows)
+
+    def _emit_sums(self, rows: int) -> None:
+        """Emit ``@sums(a, out, kc, at)``: the correction of each row of a panel, added to ``out`` unless ``at`` is 0."""
+        assert self.dot is not None
+        plan, dot, lanes, size = self.plan, self.dot, self.plan.lanes, self.size
+        vec = f"<{lanes} x i32>"
+        f = self.module.function(f"define internal void @{self._name(f'sums{rows}')}(ptr %a, ptr %out, i64 %kc, i64 %at)")
+        along_k = self.a_along_k or not plan.pack_a
+        a_row = self.a_stride if plan.pack_a else self.p.a.free
+        cell = f.local(vec, lanes * size)
+        masks = f"<{lanes} x i64> <{', '.join(f'i64 {x}' for x in range(lanes))}>"
+
+        def add(value: str, at: str, type_: str) -> None:
+            value = f.let(f"mul {type_} {value}, {splat_text('i32', str(dot.correction), lanes if type_ == vec else None)}")
+            before = f.load(type_, at, size)
+            before = f.let(f"select i1 {f.let('icmp eq i64 %at, 0', 'c')}, {type_} zeroinitializer, {type_} {before}")
+            f.store(type_, f.let(f"add {type_} {value}, {before}"), at, size)
+
+        if along_k:
+            self.module.declare(f"llvm.vector.reduce.add.v{lanes}i32", f"declare i32 @llvm.vector.reduce.add.v{lanes}i32({vec})")
+            cells = [cell, *(f.local(vec, lanes * size) for _ in range(1, rows))]
+            f.clear(vec, cells, lanes * size)
+            with f.loop(0, "%kc", lanes) as k:
+                left = f.splat("i64", f.let(f"sub i64 %kc, {k}"), lanes)
+                mask = f.let(f"icmp slt {masks}, {left}")
+                at = f.offset("%a", f.mul(k, size))
+                for r, cell in enumerate(cells):
+                    units = self.module.masked_load(f, "i32", lanes, f.offset(at, r * a_row * size), 1, mask)
+                    f.store(vec, dot.emit_sum(self.module, f, units, f.load(vec, cell, lanes * size)), cell, lanes * size)
+            for r, cell in enumerate(cells):
+                total = f.let(f"call i32 @llvm.vector.reduce.add.v{lanes}i32({vec} {f.load(vec, cell, lanes * size)})")
+                add(total, f.offset("%out", r * size), "i32")
+            return
+        for first in range(0, rows, lanes):
+            f.clear(vec, [cell], lanes * size)
+            with f.loop(0, "%kc") as k:
+                at = f.offset("%a", f.mul(f.add(f.mul(k, plan.rows), first), size))
+                units = load_first_lanes(self.module, f, "i32", lanes, min(lanes, rows - first), at, size)
+                f.store(vec, dot.emit_sum(self.module, f, units, f.load(vec, cell, lanes * size)), cell, lanes * size)
+            add(f.load(vec, cell, lanes * size), f.offset("%out", first * size), vec)
 
     # ---- one unit of work
 
@@ -179,10 +260,13 @@ class _Driver:
                         turn, index = divide(f, turn, extent)
                         a = f.offset(a, f.mul(index, sa * p.a.buffer.dtype.bytes))
                         b = f.offset(b, f.mul(index, sb * p.b.buffer.dtype.bytes))
-            ak = f.offset(a, f.mul(k0, p.a.k * p.a.buffer.dtype.bytes))
-            bk = f.offset(b, f.mul(k0, p.b.k * p.b.buffer.dtype.bytes))
+            ak = f.offset(a, f.mul(k0, self._packer(p.a).size_in * p.a.k))
+            bk = f.offset(b, f.mul(k0, self._packer(p.b).size_in * p.b.k))
+            full = ""
+            if self.dot and self.dot.rest:  # packing takes the number of units that are whole
+                full = f", i64 {f.minimum(kc, f.let(f'sub i64 {p.k - 1}, {k0}'))}"
             full_columns = p.columns // plan.nr
-            calls = _Calls(outer, kc, at, first, stop, left)
+            calls = _Calls(outer, kc, full, at, first, stop, left)
             if full_columns:
                 with f.loop(left, f.minimum(right, full_columns) if self.last_columns else right) as jp:
                     self._emit_column(f, ak, bk, t, jp, wide=True, c=calls)
@@ -228,7 +312,7 @@ class _Driver:
         panel = f.offset("%work", self.a_bytes) if plan.pack_b else source
         if plan.pack_b and not plan.copy_b:
             name = self._name("panel" if wide else "panel.last")
-            f.do(f"call void @{name}(ptr {source}, ptr {panel}, i64 {c.kc})")
+            f.do(f"call void @{name}(ptr {source}, ptr {panel}, i64 {c.kc}{c.full})")
         column = f.mul(f.let(f"sub i64 {jp}, {c.left}"), self.unit_panels * self.tile_bytes)
         fresh = f.let(f"icmp eq i64 {jp}, {c.left}", "c")
         ahead = self._plan_prefetch(f, b, j)
@@ -244,9 +328,15 @@ class _Driver:
                     self.module.prefetch(f, f.offset(line, x * step), near=False)
             at = f.offset(t, f.add(column, f.mul(local_panel, self.tile_bytes))) if self.pieces else t
             outer = "".join(f", i64 {o}" for o in c.outer)
+            copied = panel
+            if self.flip:
+                copied = f.offset("%work", f.add(self.sums_at, f.mul(local_panel, self.sums_bytes)))
+                with f.when(fresh):
+                    name = self._name(f"sums{plan.rows - (not tall)}")
+                    f.do(f"call void @{name}(ptr {rows}, ptr {copied}, i64 {c.kc}, i64 {c.at})")
             f.do(
                 f"call void @{self._kernel_name(tall, wide, copy)}(ptr {rows}, ptr {source if copy else panel}, ptr {at}, "
-                f"ptr {panel}, i64 {c.kc}, i64 {c.at}, i64 {i}, i64 {j}, ptr %args{outer})"
+                f"ptr {copied}, i64 {c.kc}, i64 {c.at}, i64 {i}, i64 {j}, ptr %args{outer})"
             )
 
         first = c.first
@@ -274,9 +364,9 @@ class _Driver:
         at = f.offset("%work", f.mul(local_panel, plan.rows * room * self.size))
         with f.when(fresh):
             if self.a_along_k:
-                f.do(f"call void @{self._name('rows')}(ptr {source}, ptr {at}, i64 {plan.rows - (not tall)}, i64 {c.kc})")
+                f.do(f"call void @{self._name('rows')}(ptr {source}, ptr {at}, i64 {plan.rows - (not tall)}, i64 {c.kc}{c.full})")
             else:
-                f.do(f"call void @{self._name('rows.tall' if tall else 'rows.low')}(ptr {source}, ptr {at}, i64 {c.kc})")
+                f.do(f"call void @{self._name('rows.tall' if tall else 'rows.low')}(ptr {source}, ptr {at}, i64 {c.kc}{c.full})")
         return at
 
     def _plan_prefetch(self, f: Function, b: str, j: str) -> tuple[str, int, int] | None:
@@ -287,7 +377,7 @@ class _Driver:
         size = p.b.buffer.dtype.bytes
         start = f.offset(b, f.mul(f.add(j, plan.nr), p.b.free * size))
         if p.b.free == 1:
-            return start, -(-plan.kc // self.unit_panels), p.b.k * size
+            return start, -(-plan.kc * self._packer(p.b).per // self.unit_panels), p.b.k * size
         if p.b.k == 1 and p.b.free * size % LINE == 0:
             return start, -(-(plan.nr * plan.kc * size // LINE) // self.unit_panels), LINE
         return None
@@ -298,6 +388,7 @@ class _Calls(NamedTuple):
 
     outer: list[str]
     kc: str
+    full: str
     at: str
     first: str
     stop: str

@@ -4,16 +4,20 @@ Each element is summed in the contraction's order: in 4 fma chains (32 for the p
 chain k % 4; at the end of a block the chains are added pairwise by halves, and blocks are joined pairwise. All functions below
 keep this order, so results depend on extents and dtype, not on strides:
 
-- ``along``: the matrix is contiguous along k; a chain is a lane, a register a row of the matrix.
+- ``along``: the matrix is contiguous along k; a chain is a lane, a register a row of the matrix, or several rows if its numbers
+  are bytes, which are widened a whole register at a time.
 - ``across``: the matrix is contiguous along its free axis; a chain is a register, a lane an element of the result.
 - ``sweep``: the same for a large matrix: 8 rows of one chain are read side by side, in whole rows; between rows the chains are
   stored in scratch that stays in the nearest cache, followed by the sums of blocks.
+
+Products of 8-bit integers (see ``dot.py``) go ``along`` too, in as many chains as a register has lanes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 from weft.devices.cpu.emit import pairwise
@@ -21,13 +25,16 @@ from weft.devices.cpu.emit.chunks import divide, divide_all, share
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.emit.types import llvm_type
+from weft.devices.cpu.product.dot import Dot, make_dot
 from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.pack import Packer, operand_pointer
 from weft.kernel.ir import Kernel
 from weft.kernel.product import Product
+from weft.kernel.target import Order
 
 SWEEP = 8  # rows of the matrix read side by side
 WIDE = 8  # vectors of each row read at once
+BYTES = 16  # numbers of a row that are read and widened at once if they are bytes
 PARALLEL_BYTES = 2 << 20
 
 
@@ -36,9 +43,18 @@ def generate_gemv(kernel: Kernel, product: Product, isa: ISA) -> Generated:
     return _Driver(kernel, product if product.rows == 1 else product.swapped(), isa).generate()
 
 
+def generate_integer_gemv(kernel: Kernel, product: Product, isa: ISA) -> Generated | None:
+    """Return the LLVM text of a product of a matrix and a vector of 8-bit integers that are contiguous along k, else None."""
+    p = product if product.rows == 1 else product.swapped()
+    dot = make_dot(p, isa)
+    if p.rows > 1 or p.turns > 1 or p.a.k != 1 or p.b.k != 1 or p.k < dot.lanes * dot.per:
+        return None
+    return _Driver(kernel, replace(p, order=Order(dot.lanes, -(-p.k // dot.lanes) * dot.lanes)), isa, dot).generate()
+
+
 class _Driver:
-    def __init__(self, kernel: Kernel, p: Product, isa: ISA) -> None:
-        self.kernel, self.p, self.isa = kernel, p, isa
+    def __init__(self, kernel: Kernel, p: Product, isa: ISA, dot: Dot | None = None) -> None:
+        self.kernel, self.p, self.isa, self.dot = kernel, p, isa, dot
         self.module = Module()
         self.symbol = kernel.name
         self.size = p.accum.bytes
@@ -46,9 +62,9 @@ class _Driver:
         self.lanes = isa.lanes(self.size)
         self.chains, self.block = p.order.lanes, p.order.block
         self.blocks = -(-p.k // self.block)
-        self.along = p.columns == 1 or p.b.k == 1 and p.b.free != 1
-        self.a = Packer(self.module, p.a.buffer.dtype, p.accum, self.lanes)
-        self.b = Packer(self.module, p.b.buffer.dtype, p.accum, self.lanes)
+        self.along = dot is not None or p.columns == 1 or p.b.k == 1 and p.b.free != 1
+        self.a = Packer(self.module, p.a.buffer.dtype, p.accum, self.lanes, has_halves=isa.has_halves)
+        self.b = Packer(self.module, p.b.buffer.dtype, p.accum, self.lanes, has_halves=isa.has_halves)
         self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(p.outer)))
         matrix = p.columns * p.k * p.b.buffer.dtype.bytes
         parallel = matrix * p.batch >= PARALLEL_BYTES
@@ -69,6 +85,8 @@ class _Driver:
         self.room = self.plane * (self.chains + (pairwise.depth(self.blocks) if self.blocks > 1 else 0)) if self.blocked else 0
 
     def generate(self) -> Generated:
+        if self.dot:
+            self.module.took("vector product of integers")
         self.module.took(f"vector product {'along' if self.along else 'sweep' if self.blocked else 'across'}")
         epilogue = Epilogue(self.module, self.kernel, self.p, self.isa, self.symbol)
         for live in {0} | {self.tail % self.lanes}:
@@ -124,6 +142,10 @@ class _Driver:
         rows, vec = tail or self.lanes, self._vec(n)
         width = n * self.size
         cells = [f.local(vec, width) for _ in range(rows)]
+        per_register = self.lanes // n  # rows whose chains fill a register
+        grouped = per_register > 1 and rows > 1 and p.b.k == 1 and p.k >= BYTES and self.b.size == 1
+        registers = -(-rows // per_register) if grouped else 0
+        groups = [f.local(self._vec(self.lanes), self.lanes * self.size) for _ in range(registers)]
 
         def step(k: str, live: int) -> None:
             x = self._read(f, self.a, f.offset("%A", f.mul(k, p.a.k * self.a.size_in)), p.a.k, n, live)
@@ -137,7 +159,19 @@ class _Driver:
                 f.store(vec, after, cell, width)
 
         def block(first: str | int, end: str | int, last: str | None) -> list[str]:
+            if self.dot:
+                return [self._add_dots(f, cells)]
             f.clear(vec, cells, width)
+            if grouped:
+                f.clear(self._vec(self.lanes), groups, self.lanes * self.size)
+                stop = str(int(end) // BYTES * BYTES) if isinstance(end, int) else f.let(f"and i64 {end}, {-BYTES}")
+                with f.loop(first, stop, BYTES) as k:
+                    self._add_bytes(f, k, rows, groups)
+                first = stop
+                for row, cell in enumerate(cells):
+                    group = f.load(self._vec(self.lanes), groups[row // per_register], self.lanes * self.size)
+                    places = range(row % per_register * n, (row % per_register + 1) * n)
+                    f.store(vec, f.shuffle(self._vec(self.lanes), group, "poison", places), cell, width)
             if p.k >= n:
                 with f.loop(first, end, n) as k:
                     step(k, n)
@@ -151,6 +185,69 @@ class _Driver:
         if p.columns == 1:
             acc = f.shuffle(self._vec(1), acc, "poison", [0] * self.lanes)
         self._finish(f, acc, "%j", tail % self.lanes)
+
+    def _add_bytes(self, f: Function, k: str, rows: int, groups: list[str]) -> None:
+        """Add the products of BYTES steps from k on to the chains of all rows, several rows in a register."""
+        p, n, lanes, count = self.p, self.chains, self.lanes, self.lanes // self.chains
+        turns, vec = BYTES // n, self._vec(self.lanes)
+        a = f.offset("%A", f.mul(k, p.a.k * self.a.size_in))
+        b = f.offset("%B", f.mul(k, self.b.size_in))
+        x = [self._read(f, self.a, f.offset(a, t * n * p.a.k * self.a.size_in), p.a.k, n, n) for t in range(turns)]
+        x = [f.shuffle(self._vec(n), v, "poison", [*range(n)] * count) for v in x]
+        for g, cell in enumerate(groups):
+            parts = [
+                f.load(f"<{BYTES} x i8>", f.offset(b, min(g * count + r, rows - 1) * p.b.free), 1) for r in range(count)
+            ]
+            size = BYTES
+            while len(parts) > 1:
+                parts = [f.shuffle(f"<{size} x i8>", y, z, range(2 * size)) for y, z in zip(parts[::2], parts[1::2], strict=True)]
+                size *= 2
+            total = f.load(vec, cell, lanes * self.size)
+            numbers = self.b.convert(f, self.b.transpose_words(f, parts[0], count, turns), size)
+            for t in range(turns):
+                y = f.shuffle(self._vec(size), numbers, "poison", range(t * lanes, (t + 1) * lanes))
+                total = self.module.fma(f, self.scalar, lanes, x[t], y, total, self.isa.fma)
+            f.store(vec, total, cell, lanes * self.size)
+
+    def _add_dots(self, f: Function, cells: list[str]) -> str:
+        """Return the sums of the products of integers, with one accumulator for each row."""
+        p, dot, lanes = self.p, self.dot, self.lanes
+        assert dot is not None
+        vec, width, step = self._vec(lanes), lanes * self.size, lanes * dot.per
+        a = Packer(self.module, p.a.buffer.dtype, p.accum, lanes, dot.per)
+        b = Packer(self.module, p.b.buffer.dtype, p.accum, lanes, dot.per, flip=dot.flip)
+        of_a = f.local(vec, width)
+        f.clear(vec, [*cells, of_a], width)
+
+        def add(k: str, mask: str) -> None:
+            x = a.read(f, f.offset("%A", k), lanes)
+            if mask:
+                x = f.let(f"and {vec} {x}, {mask}")
+            at = f.offset("%B", k)
+            for row, cell in enumerate(cells):
+                y = b.read(f, f.offset(at, row * p.b.free), lanes)
+                f.store(vec, dot.emit(self.module, f, x, y, f.load(vec, cell, width)), cell, width)
+            if dot.flip:
+                f.store(vec, dot.emit_sum(self.module, f, x, f.load(vec, of_a, width)), of_a, width)
+
+        with f.loop(0, p.k // step * step, step) as k:
+            add(k, "")
+        if rest := p.k % step:  # the last whole register; its first numbers, added before, are masked
+            bits = 32 // dot.per
+            units = [
+                sum([(1 << bits) - 1 << bits * x for x in range(dot.per) if unit * dot.per + x >= step - rest])
+                for unit in range(lanes)
+            ]
+            add(str(p.k - step), f"<{', '.join(f'i32 {u - (u >> 31 << 32)}' for u in units)}>")
+        sums = [f.load(vec, cell, width) for cell in cells]
+        total = self._add_chains_of_rows(f, sums + ["zeroinitializer"] * (lanes - len(cells) if p.columns > 1 else 0))
+        if not dot.flip:
+            return total
+        n = 1 if p.columns == 1 else lanes
+        self.module.declare(f"llvm.vector.reduce.add.v{lanes}i32", f"declare i32 @llvm.vector.reduce.add.v{lanes}i32({vec})")
+        term = f.let(f"call i32 @llvm.vector.reduce.add.v{lanes}i32({vec} {f.load(vec, of_a, width)})")
+        term = f.splat("i32", f.let(f"mul i32 {term}, {dot.correction}"), n)
+        return f.let(f"add {self._vec(n)} {total}, {term}")
 
     def _sum_blocks(
         self, f: Function, full_end: int, type_: str, count: int, block: Callable[[str | int, str | int, str | None], list[str]],
@@ -189,7 +286,7 @@ class _Driver:
             out = []
             for x, y in pairs:
                 a, b = (f.shuffle(self._vec(n), x, y, [k + up for k in low]) for up in (0, half))
-                out.append(f.let(f"fadd {self._vec(len(low))} {a}, {b}"))
+                out.append(f.let(f"{'add' if self.dot else 'fadd'} {self._vec(len(low))} {a}, {b}"))
             sums, n, span = out, len(low), half
         while len(sums) > 1:
             sums = [f.shuffle(self._vec(n), x, y, range(2 * n)) for x, y in zip(sums[::2], sums[1::2], strict=True)]

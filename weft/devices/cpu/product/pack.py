@@ -6,10 +6,13 @@ A *panel* is the vector operand of one column of tiles: ``[k][nr]``. A *block* i
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.storage_formats import to_accumulator
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from weft.devices.cpu.emit.storage_formats import decode_through_half, goes_through_half, to_accumulator
 from weft.devices.cpu.emit.text import Function, Module
-from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
-from weft.dtypes.formats import Format
+from weft.devices.cpu.emit.types import llvm_type, memory_type, splat_text, wide
+from weft.dtypes.formats import FLOAT32, FLOATS, Format
 from weft.kernel.product import Operand
 
 
@@ -19,83 +22,185 @@ def operand_pointer(f: Function, operand: Operand, outer: list[str]) -> str:
     return f.offset(pointer, f.mul(f.dot(operand.const, zip(outer, operand.outer, strict=True)), operand.buffer.dtype.bytes))
 
 
-class Packer:
-    """Emit pack functions from a source dtype to an accumulator dtype."""
+def flip_signs(f: Function, units: str, n: int) -> str:
+    """Emit the units of bytes whose sign bits are flipped; n: lanes, 0 for a scalar."""
+    return f.let(f"xor {wide('i32', n or None)} {units}, {splat_text('i32', '-2139062144', n or None)}")
 
-    def __init__(self, module: Module, source: Format, target: Format, lanes: int) -> None:
-        self.module, self.source, self.lanes = module, source, lanes
-        self.size_in, self.size_out = source.bytes, target.bytes
+
+class Packer:
+    """Emit pack functions from a source dtype to an accumulator dtype.
+
+    per: numbers along k in a packed element: 1, or, of integers, four bytes or two 16-bit integers (see ``dot.py``). Such an
+    element is a *unit*. rest: numbers in the last unit of k, 0 if it is whole. flip: whether the sign bits of bytes are flipped.
+    Strides are those of the source's numbers. has_halves: see ``ISA``.
+    """
+
+    def __init__(
+        self, module: Module, source: Format, target: Format, lanes: int, per: int = 1, rest: int = 0, flip: bool = False,
+        has_halves: bool = False,
+    ) -> None:
+        self.module, self.source, self.lanes, self.per, self.rest, self.flip = module, source, lanes, per, rest, flip
+        self.through_half = has_halves and target is FLOAT32 and goes_through_half(source)
+        self.size, self.size_in, self.size_out = source.bytes, source.bytes * per, target.bytes
+        self.align = source.bytes if source in FLOATS else 1  # units may begin at any byte
         self.out = llvm_type(target)
 
     def read(self, f: Function, pointer: str, n: int) -> str:
-        value = f.load(wide(memory_type(self.source), n or None), pointer, self.size_in)
+        """Read n elements (0: a scalar) that are contiguous in memory."""
+        if self.per == 1:
+            value = self.convert(f, f.load(wide(memory_type(self.source), n or None), pointer, self.align), n)
+        elif self.per == 4:
+            value = f.load(wide("i32", n or None), pointer, 1)
+        else:
+            extended = self._extend(f, f.load(wide("i8", 2 * max(n, 1)), pointer, 1), "i8", "i16", 2 * max(n, 1))
+            value = f.let(f"bitcast {wide('i16', 2 * max(n, 1))} {extended} to {wide('i32', n or None)}")
+        return flip_signs(f, value, n) if self.flip else value
+
+    def convert(self, f: Function, value: str, n: int) -> str:
+        """Convert n loaded numbers (0: a scalar) to the accumulator's type."""
+        if self.through_half and n:
+            return decode_through_half(f, value, self.source, n)
         return to_accumulator(f, value, self.source, self.out, n or None)
+
+    def _extend(self, f: Function, x: str, narrow: str, to: str, n: int) -> str:
+        word = "sext" if self.source.kind == "signed" else "zext"
+        return f.let(f"{word} {wide(narrow, n or None)} {x} to {wide(to, n or None)}")
+
+    def read_columns(self, f: Function, pointer: str, n: int, k_stride: int, live: int = 0) -> str:
+        """Read an element of each of n adjacent columns (0: one); ``live`` numbers of a unit (0: all), ``k_stride`` apart."""
+        live = live or self.per
+        if self.per == 1:
+            return self.read(f, pointer, n)
+        type_ = wide("i32", n or None)
+        rows = [f.load(wide("i8", n or None), f.offset(pointer, j * k_stride), 1) for j in range(live)]
+        if self.per == live == 4 and n == self.lanes == 16:
+            value = self._interleave(f, rows)
+        else:
+            value = "0" if n == 0 else "zeroinitializer"
+            for j, row in enumerate(rows):
+                if self.per == 2:
+                    row = self._extend(f, row, "i8", "i16", n)
+                row = f.let(f"zext {wide('i8' if self.per == 4 else 'i16', n or None)} {row} to {type_}")
+                row = f.let(f"shl {type_} {row}, {splat_text('i32', str(32 // self.per * j), n or None)}")
+                value = f.let(f"or {type_} {value}, {row}")
+        return flip_signs(f, value, n) if self.flip else value
+
+    def _interleave(self, f: Function, rows: list[str]) -> str:
+        """Return the units of four rows of 16 bytes: a shuffle of 32-bit words across lanes, then one of bytes within lanes.
+
+        The first is an intrinsic: of two plain shuffles LLVM 22 makes one, which takes six instructions without AVX512-VBMI.
+        """
+        low, high = (f.shuffle("<16 x i8>", x, y, range(32)) for x, y in (rows[:2], rows[2:]))
+        mixed = self.transpose_words(f, f.shuffle("<32 x i8>", low, high, range(64)), 4, 4)
+        places = [16 * lane + 4 * r + c for lane in range(4) for c in range(4) for r in range(4)]
+        return f.let(f"bitcast <64 x i8> {f.shuffle('<64 x i8>', mixed, 'poison', places)} to <16 x i32>")
+
+    def transpose_words(self, f: Function, x: str, rows: int, columns: int) -> str:
+        """Return the bytes of a matrix of 32-bit words, transposed."""
+        n, order = rows * columns, [columns * r + c for c in range(columns) for r in range(rows)]
+        if n < 16:
+            return f.shuffle(f"<{4 * n} x i8>", x, "poison", [4 * word + byte for word in order for byte in range(4)])
+        name, vec = "llvm.x86.avx512.permvar.si.512", "<16 x i32>"
+        self.module.declare(name, f"declare {vec} @{name}({vec}, {vec})")
+        words = f.let(f"bitcast <64 x i8> {x} to {vec}")
+        words = f.let(f"call {vec} @{name}({vec} {words}, {vec} <{', '.join(f'i32 {place}' for place in order)}>)")
+        return f.let(f"bitcast {vec} {words} to <64 x i8>")
 
     def write(self, f: Function, value: str, pointer: str, n: int) -> None:
         f.store(wide(self.out, n or None), value, pointer, self.size_out)
 
     def copy(self, f: Function, src: str, dst: str, count: int) -> None:
         """Copy a constant number of adjacent elements, in powers of two."""
+        for at, n in self._pieces(count):
+            self.write(f, self.read(f, f.offset(src, at * self.size_in), n), f.offset(dst, at * self.size_out), n)
+
+    def _pieces(self, count: int) -> Iterator[tuple[int, int]]:
+        """Yield (start, number) of powers of two that make ``count``; the number is 0 for one element."""
         at = 0
         while at < count:
             n = min(self.lanes, 1 << ((count - at).bit_length() - 1))
-            n = 0 if n == 1 else n
-            self.write(f, self.read(f, f.offset(src, at * self.size_in), n), f.offset(dst, at * self.size_out), n)
-            at += max(n, 1)
+            yield at, 0 if n == 1 else n
+            at += n
+
+    def _copy_columns(self, f: Function, src: str, dst: str, count: int, k_stride: int, live: int = 0) -> None:
+        for at, n in self._pieces(count):
+            value = self.read_columns(f, f.offset(src, at * self.size), n, k_stride, live)
+            self.write(f, value, f.offset(dst, at * self.size_out), n)
+
+    def _function(self, name: str, parameters: str) -> tuple[Function, str]:
+        """Return the function, and the number of elements that are whole."""
+        rest = ", i64 %full" if self.rest else ""
+        return self.module.function(f"define internal void @{name}({parameters}, i64 %kc{rest})"), "%full" if self.rest else "%kc"
+
+    @contextmanager
+    def _last_unit(self, f: Function) -> Iterator[None]:
+        """Emit the body for a last unit that is not whole."""
+        with f.when(f.let("icmp slt i64 %full, %kc", "c")):
+            yield
 
     def rows(self, name: str, row_stride: int, k_stride: int, out_stride: int, ahead: int) -> None:
         """Emit ``@name(src, dst, rows, kc)``: dst[r * out_stride + k] = src[r * row_stride + k * k_stride].
 
         ahead: distance, in rows, of the rows to prefetch.
         """
-        f = self.module.function(f"define internal void @{name}(ptr %src, ptr %dst, i64 %rows, i64 %kc)")
+        f, whole = self._function(name, "ptr %src, ptr %dst, i64 %rows")
         line = 64 // self.size_in
         with f.loop(0, "%rows") as r:
-            src = f.offset("%src", f.mul(r, row_stride * self.size_in))
+            src = f.offset("%src", f.mul(r, row_stride * self.size))
             dst = f.offset("%dst", f.mul(r, out_stride * self.size_out))
-            body = f.let(f"and i64 %kc, {-line}") if k_stride == 1 else "0"
+            body = f.let(f"and i64 {whole}, {-line}") if k_stride == 1 else "0"
             if k_stride == 1:
                 with f.loop(0, body, line) as k:
-                    self.fetch(f, f.offset(src, f.add(f.mul(k, self.size_in), ahead * row_stride * self.size_in)))
+                    self.fetch(f, f.offset(src, f.add(f.mul(k, self.size_in), ahead * row_stride * self.size)))
                     self.copy(f, f.offset(src, f.mul(k, self.size_in)), f.offset(dst, f.mul(k, self.size_out)), line)
-            with f.loop(body, "%kc") as k:
-                value = self.read(f, f.offset(src, f.mul(k, k_stride * self.size_in)), 0)
+            with f.loop(body, whole) as k:
+                value = self.read_columns(f, f.offset(src, f.mul(k, k_stride * self.size_in)), 0, k_stride)
                 self.write(f, value, f.offset(dst, f.mul(k, self.size_out)), 0)
+            if self.rest:
+                with self._last_unit(f):
+                    value = self.read_columns(f, f.offset(src, f.mul("%full", k_stride * self.size_in)), 0, k_stride, self.rest)
+                    self.write(f, value, f.offset(dst, f.mul("%full", self.size_out)), 0)
 
     def fetch(self, f: Function, pointer: str) -> None:
         self.module.prefetch(f, pointer, near=False)
 
     def columns(self, name: str, count: int, stride: int, k_stride: int, out_stride: int) -> None:
         """Emit ``@name(src, dst, kc)``: dst[k * out_stride + c] = src[c * stride + k * k_stride] for c < count."""
-        f = self.module.function(f"define internal void @{name}(ptr %src, ptr %dst, i64 %kc)")
+        f, whole = self._function(name, "ptr %src, ptr %dst")
         if stride == 1:
-            with f.loop(0, "%kc") as k:
+            with f.loop(0, whole) as k:
                 src = f.offset("%src", f.mul(k, k_stride * self.size_in))
-                self.fetch(f, f.offset(src, 64))
-                self.copy(f, src, f.offset("%dst", f.mul(k, out_stride * self.size_out)), count)
+                for j in range(self.per):
+                    self.fetch(f, f.offset(src, j * k_stride * self.size + 64))
+                self._copy_columns(f, src, f.offset("%dst", f.mul(k, out_stride * self.size_out)), count, k_stride)
         elif k_stride == 1:
-            self._emit_transposed(f, count, stride, out_stride)
+            self._emit_transposed(f, whole, count, stride, out_stride)
         else:
-            with f.loop(0, "%kc") as k:
+            with f.loop(0, whole) as k:
                 self._emit_strided(f, k, count, stride, k_stride, out_stride)
+        if self.rest:
+            with self._last_unit(f):
+                self._emit_strided(f, "%full", count, stride, k_stride, out_stride, self.rest)
 
-    def _emit_strided(self, f: Function, k: str, count: int, stride: int, k_stride: int, out_stride: int) -> None:
+    def _emit_strided(
+        self, f: Function, k: str, count: int, stride: int, k_stride: int, out_stride: int, live: int = 0,
+    ) -> None:
         src = f.offset("%src", f.mul(k, k_stride * self.size_in))
         dst = f.offset("%dst", f.mul(k, out_stride * self.size_out))
         with f.loop(0, count) as c:
-            value = self.read(f, f.offset(src, f.mul(c, stride * self.size_in)), 0)
+            value = self.read_columns(f, f.offset(src, f.mul(c, stride * self.size)), 0, k_stride, live)
             self.write(f, value, f.offset(dst, f.mul(c, self.size_out)), 0)
 
-    def _emit_transposed(self, f: Function, count: int, stride: int, out_stride: int) -> None:
+    def _emit_transposed(self, f: Function, whole: str, count: int, stride: int, out_stride: int) -> None:
         """Transpose a quarter vector by a vector at a time in registers; rows beyond the last repeat the last one."""
-        body = f.let(f"and i64 %kc, {-self.quad}")
+        body = f.let(f"and i64 {whole}, {-self.quad}")
         with f.loop(0, body, self.quad) as k:
             src = f.offset("%src", f.mul(k, self.size_in))
             dst = f.offset("%dst", f.mul(k, out_stride * self.size_out))
             for first in range(0, count, self.lanes):
                 for u, vector in enumerate(self.square(f, src, first, count, stride)):
                     self.write(f, vector, f.offset(dst, (u * out_stride + first) * self.size_out), self.lanes)
-        with f.loop(body, "%kc") as k:
+        with f.loop(body, whole) as k:
             self._emit_strided(f, k, count, stride, 1, out_stride)
 
     @property
@@ -116,13 +221,13 @@ class Packer:
         """Return the vector of the columns from ``first`` on at one k step."""
         vec, out = f"<{self.lanes} x {self.out}>", "poison"
         for lane in range(self.lanes):
-            x = self.read(f, f.offset(src, min(first + lane, count - 1) * stride * self.size_in), 0)
+            x = self.read(f, f.offset(src, min(first + lane, count - 1) * stride * self.size), 0)
             out = f.let(f"insertelement {vec} {out}, {self.out} {x}, i32 {lane}")
         return out
 
     def _gather_rows(self, f: Function, src: str, rows: list[int], stride: int, quad: int) -> str:
         """Read quad elements along k of each row into one vector."""
-        parts = [self.read(f, f.offset(src, row * stride * self.size_in), quad) for row in rows]
+        parts = [self.read(f, f.offset(src, row * stride * self.size), quad) for row in rows]
         n = quad
         while len(parts) > 1:
             kind = f"<{n} x {self.out}>"

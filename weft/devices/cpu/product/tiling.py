@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.isa import ISA, LINE
+from weft.dtypes.formats import FLOATS
 from weft.kernel.product import Product
 from weft.kernel.stages import work
 
@@ -46,12 +47,17 @@ def tile_cost(rows: int, vectors: int, k: int) -> float:
     return k * max(rows * vectors / 2, (rows + vectors) / 2 + 0.25, 4.0) + 12 + rows * vectors
 
 
-def choose_tile(m: int, n: int, k: int, lanes: int, registers: int) -> tuple[int, int]:
-    """Return the tile of least cost, the tallest of equals: narrow panels of b stay in the nearest cache."""
+def choose_tile(m: int, n: int, k: int, lanes: int, registers: int, unit: int = 1) -> tuple[int, int]:
+    """Return the tile of least cost, the tallest of equals: narrow panels of b stay in the nearest cache.
+
+    unit: the vectors are a multiple of it unless n is narrower.
+    """
     best, best_cost = (1, 1), float("inf")
     for rows, vectors in itertools.product(range(15, 0, -1), range(12, 0, -1)):
         # the accumulators, one fixed side and one streaming register
         if rows * vectors + min(rows, vectors) + 1 > registers or rows > m or (vectors - 1) * lanes >= n:
+            continue
+        if vectors % unit and vectors * lanes < n:
             continue
         panels = -(-m // rows)
         high = -(-m // panels)
@@ -100,7 +106,10 @@ def make_plan(
     by_rows = by_rows and p.b.buffer.dtype == p.accum and p.turns == 1 and k * n * size <= isa.l2 // 2
     if by_rows:
         tile, pack_b = (4, 3), False
-    rows, vectors = tile or choose_tile(m, n, min(k, 256), lanes, isa.registers)
+    # whole cache lines of bytes: on one core of a Cascade Lake 5 to 10 % faster, with 96 rows of a 40 %
+    integers = p.accum not in FLOATS
+    unit = LINE // lanes if integers and isa.registers * lanes >= 4 * LINE else 1
+    rows, vectors = tile or choose_tile(m, n, min(k, 256), lanes, isa.registers, unit)
     if not tile and m <= 2 and p.b.free != 1 and p.b.k == 1:
         vectors = min(vectors, 4)
     panels = -(-m // rows)
@@ -123,6 +132,8 @@ def make_plan(
         kc = k
         if pack_b and not in_cache:
             panel_bytes = isa.l1 // 2 if panels <= 4 else max(isa.l1 // 2, isa.l2 // 16)  # that tiles reuse
+            if integers and panels > 32:  # four times less work for each stored sum than with floats
+                panel_bytes = max(panel_bytes, isa.l2 // 8)
             kc = max(32, panel_bytes // (nr * size))
         elif not (pack_b or turn_b or b_is_small) and k * min(n, nr) * size > isa.l1 // 2:
             # as many rows of b as the nearest cache holds; a single tile row sweeps whole rows of b
@@ -137,7 +148,9 @@ def make_plan(
     m_units = _ceil_div(m, unit_rows) if unit_rows else 1
     n_units = _ceil_div(n, unit_columns) if unit_columns else 1
     if not unit_rows and not in_cache:
-        m_units = max(1, round(m / max(rows, int(isa.l2 * 0.4) // (kc * size)) + 0.3))
+        # units read in place stream from memory beside a tile's arithmetic; packing b for more rows gains more
+        share = 2.0 if integers and same_a else 0.4
+        m_units = max(1, round(m / max(rows, int(isa.l2 * share) // (kc * size)) + 0.3))
     if not unit_columns and not in_cache and pack_b:
         n_units = max(1, round(n / 512))
     elif not unit_columns and kc < k:  # tiles stay in the cache between k blocks
@@ -150,16 +163,16 @@ def make_plan(
     if pack_a is None:
         # rows that are close in memory, or used by only a few columns of tiles, are read in place
         in_place = p.a.k == 1 and p.a.free * size % 1024 and (abs(p.a.free) * size < 2048 or _ceil_div(columns, n_units) <= 4)
-        pack_a = not in_cache and columns > 1 and panels > 10 and not in_place
+        pack_a = not integers and not in_cache and columns > 1 and panels > 10 and not in_place  # integers: few rows
     pack_a = pack_a or not same_a
     units = m_units * n_units * p.batch
     chunks = 0
     if flops > SERIAL_FLOPS and units > 1:
         chunks = min(units, max(8, flops // 10_000_000), 4096)
     return ProductPlan(
-        rows=rows, vectors=vectors, lanes=lanes, pack_a=pack_a, pack_b=pack_b, copy_b=pack_b and same_b and unit_b,
-        turn_b=turn_b, kc=kc, panels=panels, tall=m - panels * (rows - 1), columns=columns,
-        m_units=m_units, n_units=n_units, chunks=chunks,
+        rows=rows, vectors=vectors, lanes=lanes, pack_a=pack_a, pack_b=pack_b,
+        copy_b=pack_b and same_b and unit_b and not integers, turn_b=turn_b, kc=kc, panels=panels,
+        tall=m - panels * (rows - 1), columns=columns, m_units=m_units, n_units=n_units, chunks=chunks,
     )
 
 

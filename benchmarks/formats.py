@@ -1,0 +1,165 @@
+"""Number formats beside float32, one thread: products of 8-bit integers, and matrices of narrow weights times a vector.
+
+    python benchmarks/formats.py [--turns 15] [--only product] [--json FILE]
+
+The contestants of a case take turns in one process. A time is the least CPU time of a call: on a shared core, the clock would
+count other processes in every call that is longer than a time slice. Results that are exact are checked. PyTorch takes part if it
+is installed. A case is an entry of ``CASES``; ratios are those to its first contestant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import ml_dtypes
+import numpy as np
+from turns import about, chosen
+
+import weft as wf
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+class Contestant(NamedTuple):
+    """call: what is timed. amount: operations, or bytes read, of a call. want: what an exact result is compared with."""
+
+    call: Callable[[], Any]
+    amount: float
+    want: np.ndarray | None = None
+
+
+class Case(NamedTuple):
+    """unit: what an amount is counted in. contestants: makes them, by name."""
+
+    unit: str
+    contestants: Callable[[], dict[str, Contestant]]
+
+
+def _jitted(f: Callable[..., Any], *arrays: Any) -> Callable[[], Any]:
+    g = wf.jit(f)
+    return lambda: g(*arrays).numpy()
+
+
+def _in(dtype: str) -> Callable[[Any, Any], Any]:
+    return lambda a, b: wf.matmul(a, b, dtype=dtype)
+
+
+def product(m: int, n: int, k: int) -> Case:
+    """a @ b, summed in int32, of bytes; float32 first."""
+
+    def contestants() -> dict[str, Contestant]:
+        rng = np.random.default_rng(0)
+        a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
+        x, y = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((m, k), (k, n)))
+        flops, columns = 2.0 * m * n * k, np.ascontiguousarray(y.T)
+
+        def exact(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+            return (left.astype(np.float64) @ right.astype(np.float64)).astype(np.int32)
+
+        bytes_, want = x.view(np.uint8), exact(x, y)
+        out = {
+            "float32": Contestant(_jitted(lambda a, b: a @ b, wf.array(a), wf.array(b)), flops),
+            "int8": Contestant(_jitted(_in("int32"), wf.array(x), wf.array(y)), flops, want),
+            "int8, b by columns": Contestant(
+                _jitted(lambda a, b: wf.matmul(a, b.T, dtype="int32"), wf.array(x), wf.array(columns)), flops, want),
+            "uint8 x int8": Contestant(_jitted(_in("int32"), wf.array(bytes_), wf.array(y)), flops, exact(bytes_, y)),
+            "int8, scaled to float32": Contestant(
+                _jitted(lambda a, b: wf.maximum(wf.matmul(a, b, dtype="int32").astype("float32") * 0.01 + 1.0, 0.0),
+                        wf.array(x), wf.array(y)), flops),
+        }
+        if torch is not None:
+            ta, tb, tx, ty, turned = map(torch.from_numpy, (a, b, x, y, columns))
+            out["torch float32"] = Contestant(lambda: ta @ tb, flops)
+            out["torch _int_mm"] = Contestant(lambda: torch._int_mm(tx, ty), flops, want)
+            out["torch _int_mm, b by columns"] = Contestant(lambda: torch._int_mm(tx, turned.T), flops, want)
+        return out
+
+    return Case("GFLOP/s", contestants)
+
+
+def vector(n: int, k: int) -> Case:
+    """w @ x, w of n rows: the bytes of w that are read in a second. The first contestant only reads them."""
+
+    def contestants() -> dict[str, Contestant]:
+        rng = np.random.default_rng(0)
+        w, x = rng.standard_normal((n, k)).astype(np.float32), rng.standard_normal(k).astype(np.float32)
+        w8, x8 = rng.integers(-128, 128, (n, k)).astype(np.int8), rng.integers(-128, 128, k).astype(np.int8)
+        wide, v, v8 = wf.array(w), wf.array(x), wf.array(x8)
+        size, exact = float(n * k), (w8.astype(np.int64) @ x8.astype(np.int64)).astype(np.int32)
+        out = {
+            "read float32 (sum)": Contestant(_jitted(wf.sum, wide), 4 * size),
+            "float32": Contestant(_jitted(lambda a, b: a @ b, wide, v), 4 * size),
+        }
+        for name, bytes_ in (("bfloat16", 2), ("float8_e4m3fn", 1), ("float8_e5m2", 1)):
+            weights = wf.array(w.astype(getattr(ml_dtypes, name)))
+            out[f"{name} x float32"] = Contestant(_jitted(_in("float32"), weights, v), bytes_ * size)
+        out["int8 x float32"] = Contestant(_jitted(lambda a, b: a.astype("float32") @ b, wf.array(w8), v), size)
+        out["int8 x int8"] = Contestant(_jitted(_in("int32"), wf.array(w8), v8), size, exact)
+        if torch is not None:
+            tw, tx, t8, scales = *map(torch.from_numpy, (w, x, w8)), torch.ones(n).bfloat16()
+            row = tx.bfloat16()[None]
+            out["torch float32"] = Contestant(lambda: tw @ tx, 4 * size)
+            out["torch _weight_int8pack_mm"] = Contestant(lambda: torch.ops.aten._weight_int8pack_mm(row, t8, scales), size)
+        return out
+
+    return Case("GB/s of weights", contestants)
+
+
+CASES: dict[str, Case] = {
+    **{f"product {m} x {n} x {k}": product(m, n, k) for m, n, k in ((960, 960, 1024), (1920, 1920, 2048), (96, 4096, 4096))},
+    "vector 4096 x 4096": vector(4096, 4096),
+}
+
+
+def measure(contestants: dict[str, Contestant], turns: int) -> dict[str, float]:
+    """Return the least CPU seconds of a call of each, after two that warm up."""
+    for name, one in contestants.items():
+        one.call()
+        result = one.call()
+        if one.want is not None and not np.array_equal(np.asarray(result), one.want):
+            raise AssertionError(f"{name}: the result is not exact")
+    least = dict.fromkeys(contestants, float("inf"))
+    for _ in range(turns):
+        for name, one in contestants.items():
+            start = time.thread_time()
+            one.call()
+            least[name] = min(least[name], time.thread_time() - start)
+    return least
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--only", nargs="*", default=[], help="cases whose names hold one of these words")
+    parser.add_argument("--json", default=None)
+    options = parser.parse_args()
+    wf.set_num_threads(1)
+    if torch is not None:
+        torch.set_num_threads(1)
+    record: dict[str, Any] = {**about(), "turns": options.turns, "seconds": {}}
+    for name in chosen(CASES, options.only):
+        case = CASES[name]
+        contestants = case.contestants()
+        seconds = record["seconds"][name] = measure(contestants, options.turns)
+        rates = {who: one.amount / seconds[who] / 1e9 for who, one in contestants.items()}
+        first = next(iter(rates))
+        print(f"\n{name}, {case.unit}; beside {first}")
+        for who, rate in rates.items():
+            print(f"  {who:30}{rate:10.1f}{rate / rates[first]:8.2f}", flush=True)
+    if options.json:
+        Path(options.json).write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
