@@ -17,7 +17,7 @@ from weft.devices.cpu.product.tiling import make_plan
 from weft.dtypes.formats import FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT32, FLOAT64, FORMATS, INT8, INT16, INT32, UINT8, Format
 from weft.graph.primitives import bind, constant
 from weft.graph.primitives.table import TABLE
-from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
+from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, axis_index
 from weft.kernel.summation import product_order
 
 BYTES = (INT8, UINT8)
@@ -118,7 +118,7 @@ def test_k_in_groups_that_do_not_merge(rng, name, k):
     g, x, y = Buffer(0, INT32, (6, p, k)), Buffer(1, INT32, (6, q, k)), Buffer(2, INT32, (p, q))
     stage = Contraction(5, (), (rows,), (columns,), (batch, steps), load(g, batch, rows, steps), load(x, batch, columns, steps),
                         INT32, product_order(p, q, (6, k)),
-                        (Store(Access(y, (along(rows), along(columns))), Value("acc", (), INT32, 5)),))
+                        (Store(Access(y, (axis_index(rows), axis_index(columns))), Value("acc", (), INT32, 5)),))
     kernel = widening(Kernel("groups", (Phase((), (stage,)),), (g, x), (y,)), INT8, INT8)
     a, b = draw(rng, (6, p, k), INT8), draw(rng, (6, q, k), INT8)
     for plan in (make_plan, tiles((2, 2), kc=3)):

@@ -82,9 +82,10 @@ def rounded(x: np.ndarray, form: Format, mode: str) -> np.ndarray:
     over = (result >= ends[1]) | (x > own[-1]) & (x >= ends[1]) & (mode not in ("toward zero", "down"))
     under = (result <= ends[0]) | (x < own[0]) & (x <= ends[0]) & (mode not in ("toward zero", "up"))
     result = np.where(over, form.overflow, np.where(under, -form.overflow if form.special != "fixed" else own[0], result))
-    result = np.where((x > own[-1]) & (mode in ("toward zero", "down")) & (x != np.inf), own[-1], result)
-    result = np.where((x < own[0]) & (mode in ("toward zero", "up")) & (x != -np.inf), own[0], result)
-    return result
+    result = np.where((x > own[-1]) & (mode in ("toward zero", "down")), own[-1], result)
+    result = np.where((x < own[0]) & (mode in ("toward zero", "up")), own[0], result)
+    lowest = -form.overflow if form.special != "fixed" else own[0]
+    return np.where(x == np.inf, form.overflow, np.where(x == -np.inf, lowest, result))
 
 
 @pytest.mark.parametrize("part", range(6))

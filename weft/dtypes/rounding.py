@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import FLOAT32, FLOAT64, FROM_NUMPY, Format
+from weft.dtypes.formats import FLOAT64, FROM_NUMPY, Format
 
 MODES = {  # the names in user code, and in the names of machine operations
     "nearest": "nearest", "nearest away": "away_ties", "toward zero": "zero", "away from zero": "away", "up": "up",
@@ -30,7 +30,7 @@ def encode(b: Any, bits: Any, form: Format, mode: str = "nearest", word: Any = N
     """Return the bits of numbers rounded to ``form``.
 
     b : the arithmetic on unsigned integers of the size of the source format ``b.form``
-    bits : the bits of the numbers in the source format
+    bits : the bits of the numbers in the source format, which has all numbers of ``form``
     mode : one of the values of ``MODES``
     word : for "stochastic", 32 random bits for each number, as integers of the arithmetic
     """
@@ -77,7 +77,7 @@ def encode(b: Any, bits: Any, form: Format, mode: str = "nearest", word: Any = N
     if mode in ("up", "down"):
         beyond = b.where("eq", negative, int(mode == "up"), top, over)
     code = b.where("ugt", code, top, beyond, code)  # "fixed": top and beyond depend on the sign
-    if mode in ("zero", "up", "down") or form.largest > b.form.largest:
+    if mode in ("zero", "up", "down"):
         code = b.where("eq", size, infinite, over, code)  # infinity stays infinite
     if form.special == "scale":
         code = b.where("eq", size, 0, nan, b.where("eq", negative, 0, code, nan))
@@ -163,7 +163,7 @@ class ArrayBits:
 
 def round_array(x: np.ndarray, form: Format, mode: str = "nearest", words: np.ndarray | None = None) -> np.ndarray:
     """Return float32 or float64 numbers rounded to ``form``, in its NumPy dtype. words : see :func:`encode`"""
-    b = ArrayBits(FLOAT64 if x.dtype == FLOAT64.numpy else FLOAT32)
+    b = ArrayBits(FLOAT64 if x.dtype == FLOAT64.numpy else form.computed)
     x = np.ascontiguousarray(x, b.form.numpy).reshape(x.shape)
     unsigned = np.dtype(f"u{b.form.bytes}")
     codes = encode(b, x.view(unsigned), form, mode, None if words is None else words.astype(unsigned))

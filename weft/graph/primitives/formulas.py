@@ -211,15 +211,20 @@ def cast(m: Any, x: Any, dtype: Format) -> Any:
     return m.cast(x, dtype)
 
 
+def _wide(m: Any, x: Any, dtype: Format) -> Any:
+    """Cast ``x`` to a format that holds it and the numbers of ``dtype``."""
+    return m.cast(x, FLOAT64 if dtype.computed is FLOAT64 else x.dtype.computed)
+
+
 def round_to(m: Any, x: Any, dtype: Format, mode: str) -> Any:
-    return m.make(f"round_{mode}", (m.cast(x, x.dtype.computed),), dtype)
+    return m.make(f"round_{mode}", (_wide(m, x, dtype),), dtype)
 
 
 def round_stochastic(m: Any, x: Any, word: Any, dtype: Format, bits: int) -> Any:
     if bits < 32:  # the first bits of the word; the middle of the numbers that the others would make
         word = getattr(m, "and")(word, m.const((1 << 32) - (1 << 32 - bits), word))
         word = getattr(m, "or")(word, m.const(1 << 31 - bits, word))
-    return m.make("round_stochastic", (m.cast(x, x.dtype.computed), word), dtype)
+    return m.make("round_stochastic", (_wide(m, x, dtype), word), dtype)
 
 
 def bitcast(m: Any, x: Any, dtype: Format) -> Any:
