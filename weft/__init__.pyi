@@ -157,6 +157,7 @@ from weft.transforms.settings import (
     matmul_precision as matmul_precision, set_matmul_precision as set_matmul_precision, device as device,
     set_device as set_device,
 )
+from weft.nn.precision import Precision as Precision, precision as precision
 from weft.transforms.tree import tree_leaves as tree_leaves, tree_map as tree_map
 from weft.eager.materialise import evaluate as _evaluate
 from weft.tools.bench import bench as bench

@@ -16,6 +16,7 @@ from weft.graph.node import Node
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.settings import current_precision
 from weft.nn.module import Module, derive_variants, describe_variants, uniform_parameter
+from weft.nn.precision import current_precision as layer_precision
 from weft.nn.size_arguments import check_can_infer, check_sizes, extents, images, int_or_none
 from weft.process.docstrings import complete_docs
 
@@ -62,11 +63,15 @@ def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: i
         raise ShapeError(f"{name}: x {x.shape} has {x.shape[1]} channels, w {w.shape} takes {channels}{in_groups}")
 
 
-def _bind(name: str, x: Node, w: Node, **params: Any) -> Node:
+def _bind(name: str, x: Node, w: Node, **params: Any) -> Array:
+    chosen = layer_precision()
+    if chosen is not None:
+        x, w = chosen.round_operands(x, w)
     try:
-        return bind(TABLE["conv_general"], x, w, **params, **current_precision(x.dtype))
+        y = wrap(bind(TABLE["conv_general"], x, w, **params, **current_precision(x.dtype)))
     except (ShapeError, DTypeError) as error:
         raise renamed(error, name) from None
+    return y if chosen is None else chosen.round_gradient(y)
 
 
 def convolve(
@@ -82,7 +87,7 @@ def convolve(
         name, a, b, stride=s, padding=_pads(padding, w.shape[2:], s, d, name), lhs_dilation=(1,) * spatial, rhs_dilation=d,
         groups=groups, dims=(axes, axes, axes),
     )
-    return _add_bias(wrap(y), bias, spatial, name)
+    return _add_bias(y, bias, spatial, name)
 
 
 def transposed(
@@ -123,7 +128,7 @@ def transposed(
         name, a, b, stride=(1,) * spatial, padding=pads, lhs_dilation=s, rhs_dilation=d, groups=groups,
         dims=(axes, (1, 0, *axes[2:]), axes),
     )
-    return _add_bias(wrap(y), bias, spatial, name)
+    return _add_bias(y, bias, spatial, name)
 
 
 def conv2d(

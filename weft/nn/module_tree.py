@@ -21,6 +21,7 @@ from weft.transforms.tree import register_module, structure_changed
 
 class _Watch(threading.local):
     watch: Any = None  # replaces forward in this thread: watch(module, args, kwargs)
+    enter: Any = None  # returns the context manager in which forward runs: enter(module)
 
 
 CALL_HOOK = _Watch()
@@ -39,7 +40,10 @@ class ModuleTree:
         register_module(cls)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        watch = CALL_HOOK.watch
+        watch, enter = CALL_HOOK.watch, CALL_HOOK.enter
+        if enter is not None:
+            with enter(self):
+                return self.forward(*args, **kwargs) if watch is None else watch(self, args, kwargs)
         return self.forward(*args, **kwargs) if watch is None else watch(self, args, kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

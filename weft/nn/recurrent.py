@@ -15,8 +15,9 @@ from weft.functions.creation.fill import asarray, zeros
 from weft.functions.elementwise.ufuncs import maximum, stop_gradient, tanh
 from weft.functions.shape.axes import concatenate, stack
 from weft.nn.dropout import check_probability, dropout
-from weft.nn.linear import linear
+from weft.nn.linear import linear, multiply
 from weft.nn.module import Module, uniform_parameter
+from weft.nn.precision import current_precision
 from weft.nn.size_arguments import check_can_infer, extents
 from weft.process.docstrings import complete_docs
 from weft.runtime.cell import inside_trace, owning_trace, traces
@@ -33,18 +34,23 @@ def _sigmoid(x: Array) -> Array:
     return tanh(x * 0.5) * 0.5 + 0.5
 
 
+def _recur(h: Array, weight: Array, bias: Array | None = None) -> Array:
+    """Return the product of the state; the weight has been rounded before the loop."""
+    return multiply(h, weight, bias, False)
+
+
 def _rnn_step(nonlinearity: str) -> GateStep:
     act = tanh if nonlinearity == "tanh" else lambda x: maximum(x, 0)
 
     def step(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
-        return (act(x[0] + linear(state[0], weights[0])),)
+        return (act(x[0] + _recur(state[0], weights[0])),)
 
     return step
 
 
 def _lstm_step(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
     h, c = state
-    i, f, g, o = (a + linear(h, w) for a, w in zip(x, weights, strict=True))
+    i, f, g, o = (a + _recur(h, w) for a, w in zip(x, weights, strict=True))
     c = _sigmoid(f) * c + _sigmoid(i) * tanh(g)
     return _sigmoid(o) * tanh(c), c
 
@@ -52,7 +58,7 @@ def _lstm_step(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
 def _gru_step(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
     (h,) = state
     r, z = (_sigmoid(a + linear(h, w)) for a, w in zip(x[:2], weights[:2], strict=True))
-    n = tanh(x[2] + r * linear(h, weights[2], biases[2]))
+    n = tanh(x[2] + r * _recur(h, weights[2], biases[2]))
     return ((1 - z) * n + z * h,)
 
 
@@ -183,6 +189,8 @@ class _Recurrent(Module):
         early_gates = self.gates - self.late_gates
         if self.has_bias:
             b_ih = tuple([a + b if k < early_gates else a for k, (a, b) in enumerate(zip(b_ih, b_hh, strict=True))])
+        if (chosen := current_precision()) is not None:
+            w_hh = tuple([chosen.round_weight(w) for w in w_hh])
         gates = tuple([linear(x, w, b) for w, b in zip(w_ih, b_ih, strict=True)])
         step = self._step()
         if start is None:

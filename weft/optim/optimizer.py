@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
 from numbers import Real
 from typing import Any
 
@@ -29,7 +28,7 @@ from weft.optim.update_arguments import check_learning_rate, match_gradients, na
 from weft.runtime.cell import inside_trace, owning_trace
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import compute_traced
-from weft.transforms.tree import structure_changed
+from weft.transforms.tree import matches, structure_changed
 from weft.transforms.write_log import call_atomically
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -448,11 +447,6 @@ class Optimizer:
 def _as_rate(value: Any) -> Any:
     """Return a number as a float, so that ints and NumPy numbers need no second trace."""
     return float(value) if type(value) is int or isinstance(value, np.integer | np.floating) else value
-
-
-def matches(name: str, pattern: str) -> bool:
-    """Return whether a parameter's name matches a pattern, or belongs to the layer that the pattern names."""
-    return fnmatchcase(name, pattern) or fnmatchcase(name, pattern + ".*") or fnmatchcase("." + name, pattern)
 
 
 def state_dtype(dtype: np.dtype) -> np.dtype:

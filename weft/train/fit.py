@@ -38,7 +38,8 @@ __all__ = ["accuracy", "fit", "predict", "training_step"]
 def fit(
     model: Module, x: Any, y: Any = None, *, epochs: int = 10, batch_size: int = 32,
     loss: Callable[[Array, Array], Array] = cross_entropy, optimizer: Optimizer | None = None, metrics: Any = (),
-    validation: Any = 0.0, callbacks: Sequence[Any] = (), accumulate: int = 1, precision: Any = None, shuffle: bool = True,
+    validation: Any = 0.0, callbacks: Sequence[Any] = (), accumulate: int = 1, precision: Any = None, loss_scale: Any = "auto",
+    shuffle: bool = True,
     seed: int = 0, steps_per_epoch: int | None = None, checkpoint: str | os.PathLike | None = None,
     checkpoint_every: int | str = "epoch", resume: bool | None = None, show: bool = True,
 ) -> History:
@@ -62,9 +63,13 @@ def fit(
         ``on_batch``, ``on_epoch``, ``on_end``; ``state.stop(reason)`` ends the run
     accumulate : number of batches per update, whose gradients are averaged by rows
     precision : "float16" or "bfloat16": activations are stored in 16 bits, weights and updates in float32; with float16 the
-        loss is scaled by an adaptive power of two, and updates whose gradients overflow are skipped (Micikevicius et al.:
-        Mixed precision training. 2018). Arithmetic stays float32: on a CPU this halves the memory traffic of activations, and
-        is often no faster
+        loss is scaled (Micikevicius et al.: Mixed precision training. 2018). Arithmetic stays float32: on a CPU this halves the
+        memory traffic of activations, and is often no faster. Or a :class:`weft.Precision`, or a dict of its arguments:
+        operands and gradients of the layers' products are rounded to these formats, in training and validation
+    loss_scale : a number by which the loss is multiplied before derivatives are taken, and gradients are divided afterwards, so
+        that gradients in narrow formats do not become zero. "dynamic": an adaptive power of two; updates are skipped if a
+        gradient is not finite, or too large for its format, even if it saturates. None: no scale. "auto": "dynamic" for
+        ``precision="float16"``, else None
     shuffle, seed : whether to draw a new order of the samples each epoch, and the seed of the order
     steps_per_epoch : batches in an epoch, if ``x`` is a source of batches
     checkpoint : file for the state of the run, from which it continues after a crash with the same bits. The file is replaced
@@ -123,9 +128,11 @@ def fit(
         optimizer.init(model)
     else:
         check_optimizer(optimizer, model)
-    stepper = Stepper(model, loss, optimizer, metric_functions, accumulate, precision)
+    stepper = Stepper(model, loss, optimizer, metric_functions, accumulate, precision, loss_scale)
     state = State(model, optimizer, History(), epochs)
-    validated = Validation(model, loss, metric_functions, validation_feed) if validation_feed is not None else None
+    validated = None
+    if validation_feed is not None:
+        validated = Validation(model, loss, metric_functions, validation_feed, stepper.formats)
     description = {
         "samples": feed.samples, "batch_size": feed.source.batch_size if isinstance(feed, Stream) and hasattr(
             feed.source, "batch_size") else batch_size, "accumulate": accumulate, "steps_per_epoch": steps_per_epoch,
@@ -133,7 +140,8 @@ def fit(
         "validation_samples": None if validation_feed is None else validation_feed.samples,
         "shuffle": shuffle, "seed": seed,
         "loss": getattr(loss, "__qualname__", type(loss).__name__), "metrics": list(metric_functions),
-        "precision": None if stepper.dtype is None else stepper.dtype.name, "optimizer": checkpoints.describe(optimizer),
+        "precision": repr(stepper.formats) if stepper.formats else stepper.dtype and stepper.dtype.name,
+        "loss_scale": stepper.scaling, "optimizer": checkpoints.describe(optimizer),
     }
     run = Run(model, optimizer, stepper, feed, callback_hooks, state, validated, show, checkpoint, due, description)
     with lock_checkpoint(checkpoint):

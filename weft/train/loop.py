@@ -225,8 +225,9 @@ class Run:
         if self.stepper.stuck and not self.told:
             self.told = True
             warn(
-                f"fit: at the end of epoch {row.number} the gradients are not finite in float16, even with the loss unscaled, so "
-                "updates are left out; precision='bfloat16' has float32's range, and float32 finds where they come from"
+                f"fit: at the end of epoch {row.number} the gradients are not finite in "
+                f"{self.stepper.dtype or 'the formats of products'}, even with the loss unscaled, so updates are left out; "
+                "bfloat16 has float32's range, and float32 finds where they come from"
             )
         ended = state.stopped or len(history.epochs) == state.epochs
         if ended or (self.every.epochs is not None and len(history.epochs) % self.every.epochs == 0):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import absolute
 from weft.nn.module import Module
+from weft.nn.precision import Precision, precision
 from weft.train.batches import Arrays, Feed
 from weft.transforms.jit import jit
 
@@ -164,13 +165,15 @@ class Validation:
     For arrays both are computed from all predictions together; for batches they are means over the batches, weighted by rows.
     """
 
-    def __init__(self, model: Module, loss: Callable, metrics: Mapping[str, Metric], feed: Feed) -> None:
-        self.model, self.loss, self.metrics, self.feed = model, loss, metrics, feed
+    def __init__(
+        self, model: Module, loss: Callable, metrics: Mapping[str, Metric], feed: Feed, formats: Precision | None = None,
+    ) -> None:
+        self.model, self.loss, self.metrics, self.feed, self.formats = model, loss, metrics, feed, formats
         self._forward = jit(lambda x: model(x))
         self._figures = jit(self._of_a_batch)
 
     def __call__(self) -> tuple[float, dict[str, float]]:
-        with evaluation_mode(self.model):
+        with evaluation_mode(self.model), nullcontext() if self.formats is None else precision(self.formats):
             return self._whole(self.feed) if isinstance(self.feed, Arrays) else self._by_batches(self.feed)
 
     def _whole(self, feed: Arrays) -> tuple[float, dict[str, float]]:

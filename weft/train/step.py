@@ -1,14 +1,15 @@
 """The training step: forward, backward and update as one native call, with metrics, 16-bit activations and accumulation.
 
 Metrics are further results of the step. Accumulation adds gradients times their share of the rows, so an update is the mean for
-any size of the last batch. float16 skips an update whose gradients overflow, by ``where`` on every array.
+any size of the last batch. A dynamic scale of the loss skips an update whose gradients overflow, by ``where`` on every array.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from weft.functions.creation.fill import full, zeros
 from weft.functions.elementwise.ufuncs import isfinite, maximum
 from weft.functions.indexing.where import where
 from weft.nn.module import Module
+from weft.nn.precision import Precision, count_overflows, parse_precision, precision
 from weft.optim import SAM, Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.optim.update_arguments import named_arrays
@@ -31,6 +33,7 @@ from weft.transforms.jit import jit
 
 GROW_AFTER = 2000  # consecutive steps without overflow after which the scale of the loss is doubled
 FIRST_SCALE = 65536.0
+OVERFLOWS = "overflows of gradients"  # a sum of ``accumulate``, beside those named as parameters
 
 
 def training_step(model: Module, loss: Callable, optimizer: Optimizer) -> Callable[[Array, Array, float], Array]:
@@ -88,20 +91,23 @@ class Stepper:
 
     many : function of stacked x and y and the rate that does many updates and returns (losses, *metrics) as Arrays; None with
         accumulation
-    arrays : state beside model and optimizer: the scale of the loss, and the updates since it last changed
+    dtype, formats : the 16 bits of activations, and the formats of products; None for float32
+    scaling : "dynamic", a constant scale of the loss, or None
+    arrays : state beside model and optimizer: the dynamic scale of the loss, and the updates since it last changed
     """
 
     def __init__(
         self, model: Module, loss: Callable, optimizer: Optimizer, metrics: Mapping[str, Metric] | None = None,
-        accumulate: int = 1, precision: Any = None,
+        accumulate: int = 1, precision: Any = None, loss_scale: Any = "auto",
     ) -> None:
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.metrics = dict(metrics or {})
         self.accumulate = accumulate
-        self.dtype = _precision(precision)
+        self.dtype, self.formats = _precision(precision)
+        self.scaling = _scaling(loss_scale, self.dtype)
         self.arrays: dict[str, Array] = {}
         self._sums: dict[str, Array] = {}
-        if self.dtype == float16:
+        if self.scaling == "dynamic":
             self.arrays["scale"] = full((), FIRST_SCALE, dtype=float32)
             self.arrays["good"] = zeros((), dtype=float32)
         self.many: Callable[[Array, Array, float], tuple[Array, ...]] | None = None
@@ -109,7 +115,7 @@ class Stepper:
             if isinstance(optimizer, SAM):
                 raise ValueError("fit: SAM computes each gradient twice, which accumulate= cannot do; leave one of them out")
             self._sums = {n: zeros(p.shape, dtype=state_dtype(p.dtype)) for n, p in named_arrays(model).items()}
-            self._sums["loss"] = zeros((), dtype=float32)
+            self._sums |= {"loss": zeros((), dtype=float32), OVERFLOWS: zeros((), dtype=float32)}
             self._add, self._last = jit(self._add_batch), jit(self._last_batch)
         else:
             self._one = jit(self._one_batch)
@@ -131,41 +137,59 @@ class Stepper:
     @property
     def stuck(self) -> bool:
         """Whether the last update was skipped although the scale of the loss is 1, its minimum."""
-        return self.dtype == float16 and float(self.arrays["good"]) == 0 and float(self.arrays["scale"]) == 1
+        return self.scaling == "dynamic" and float(self.arrays["good"]) == 0 and float(self.arrays["scale"]) == 1
 
     def gradient(self, x: Array, y: Array) -> tuple[Array, dict[str, Array]]:
         """Return the loss and the gradients by name at the present weights, as the step computes them."""
-        results, slopes = self._results_and_gradient(x, y)
+        results, slopes, _ = self._results_and_gradient(x, y)
         return results[0], slopes
 
     # ---- called inside jit
 
-    def _forward(self, net: Module, x: Array, y: Array) -> tuple[Array, tuple[Array, ...]]:
-        if self.dtype is None:
-            out = net(x)
-        else:
-            with cast_parameters(net, self.dtype):
-                out = _floats(net(_floats(x, self.dtype)), float32.dtype)
-        value = self.loss(out, y)
+    def _forward(self, net: Module, x: Array, y: Array, overflows: Array | None) -> tuple[Array, tuple[Array, ...]]:
+        with nullcontext() if self.formats is None else precision(self.formats), count_overflows(overflows):
+            if self.dtype is None:
+                out = net(x)
+            else:
+                with cast_parameters(net, self.dtype):
+                    out = _floats(net(_floats(x, self.dtype)), float32.dtype)
+            value = self.loss(out, y)
         aux = (value, *(check_metric(name, metric(out, y)) for name, metric in self.metrics.items()))
-        return (value * self.arrays["scale"] if self.dtype == float16 else value), aux
+        return (value if self.scaling is None else value * self._scale), aux
 
-    def _results_and_gradient(self, x: Array, y: Array) -> tuple[tuple[Array, ...], dict[str, Array]]:
-        (_, results), gradient = value_and_grad(self._forward, has_aux=True)(self.model, x, y)
+    @property
+    def _scale(self) -> Any:
+        return self.arrays["scale"] if self.scaling == "dynamic" else self.scaling
+
+    def _results_and_gradient(self, x: Array, y: Array) -> tuple[tuple[Array, ...], dict[str, Array], Array]:
+        """Return (results, gradients by name, number of roundings of gradients that overflow, if the scale is dynamic)."""
+        zero = zeros((), dtype=float32)
+        if self.scaling == "dynamic":
+            value, (gradient, overflows) = value_and_grad(self._forward, (0, 3), has_aux=True)(self.model, x, y, zero)
+        else:
+            value, gradient = value_and_grad(self._forward, has_aux=True)(self.model, x, y, None)
+            overflows = zero
         slopes = named_arrays(gradient)
-        if self.dtype == float16:
-            shrink = 1.0 / self.arrays["scale"]
+        if self.scaling is not None:
+            shrink = 1.0 / self._scale
             slopes = {name: g * shrink for name, g in slopes.items()}
-        return results, slopes
+        return value[1], slopes, overflows
 
     def _one_batch(self, x: Array, y: Array, lr: float) -> tuple[Array, ...]:
-        results, slopes = self._results_and_gradient(x, y)
-        self._update(slopes, lr, results[0], lambda: self._results_and_gradient(x, y)[1])
+        results, slopes, overflows = self._results_and_gradient(x, y)
+        found = [overflows]
+
+        def again() -> dict[str, Array]:
+            _, slopes, overflows = self._results_and_gradient(x, y)
+            found.append(overflows)
+            return slopes
+
+        self._update(slopes, lr, results[0], again, found)
         return results
 
     def _add_batch(self, x: Array, y: Array, share: float) -> tuple[Array, ...]:
-        results, slopes = self._results_and_gradient(x, y)
-        parts = {**slopes, "loss": results[0]}
+        results, slopes, overflows = self._results_and_gradient(x, y)
+        parts = {**slopes, "loss": results[0], OVERFLOWS: overflows}
         for name, s in self._sums.items():
             s[...] = s + parts[name].astype(s.dtype) * share
         return results
@@ -173,22 +197,24 @@ class Stepper:
     def _last_batch(self, x: Array, y: Array, share: float, lr: float) -> tuple[Array, ...]:
         results = self._add_batch(x, y, share)
         sums = {name: copy.copy(s) for name, s in self._sums.items()}
-        total = sums.pop("loss")
+        total, overflows = sums.pop("loss"), sums.pop(OVERFLOWS)
         for s in self._sums.values():
             s[...] = 0
-        self._update(sums, lr, total, None)
+        self._update(sums, lr, total, None, [overflows])
         return results
 
-    def _update(self, slopes: dict[str, Array], lr: float, value: Array, again: Callable[[], Any] | None) -> None:
-        if self.dtype != float16:
+    def _update(
+        self, slopes: dict[str, Array], lr: float, value: Array, again: Callable[[], Any] | None, overflows: list[Array],
+    ) -> None:
+        """Update the weights. overflows : the counts of overflows, to which ``again`` may add one"""
+        if self.scaling != "dynamic":
             self.optimizer.update(self.model, slopes, lr, loss=value, gradient_at=again)
             return
-        is_finite: Any = None
-        for g in slopes.values():
-            gradient_is_finite = isfinite(g).all()
-            is_finite = gradient_is_finite if is_finite is None else is_finite & gradient_is_finite
         before = [(a, copy.copy(a)) for a in (*named_arrays(self.model).values(), *self.optimizer.arrays().values())]
         self.optimizer.update(self.model, slopes, lr, loss=value, gradient_at=again)
+        is_finite: Any = sum(overflows[1:], overflows[0]) == 0
+        for g in slopes.values():
+            is_finite = is_finite & isfinite(g).all()
         for array, old in before:
             array[...] = where(is_finite, array, old)
         scale, good = self.arrays["scale"], self.arrays["good"]
@@ -218,10 +244,26 @@ def _floats(x: Any, dtype: np.dtype) -> Any:
     return x.astype(dtype) if isinstance(x, Array) and is_float(x.dtype) and x.dtype.itemsize <= 4 else x
 
 
-def _precision(precision: Any) -> np.dtype | None:
+def _precision(precision: Any) -> tuple[np.dtype | None, Precision | None]:
+    """Return the dtype of activations and the formats of products."""
+    if isinstance(precision, Precision | Mapping):
+        return None, parse_precision(precision)
     if precision is None or precision in ("float32", np.float32):
-        return None
+        return None, None
     dtype = as_dtype(precision)
     if dtype not in (float16, bfloat16):
-        raise ValueError(f"fit: precision must be 'float32', 'float16' or 'bfloat16', not {precision!r}")
-    return dtype
+        raise ValueError(
+            f"fit: precision must be 'float32', 'float16', 'bfloat16', or a wf.Precision with the formats of products, such as "
+            f"dict(weights='float8_e4m3fn'), not {precision!r}"
+        )
+    return dtype, None
+
+
+def _scaling(loss_scale: Any, dtype: np.dtype | None) -> Any:
+    if isinstance(loss_scale, str) and loss_scale == "auto":
+        return "dynamic" if dtype == float16 else None
+    if loss_scale is None or isinstance(loss_scale, str) and loss_scale == "dynamic":
+        return loss_scale
+    if isinstance(loss_scale, int | float | np.number) and not isinstance(loss_scale, bool) and 0 < loss_scale < math.inf:
+        return float(loss_scale)
+    raise ValueError(f"fit: loss_scale={loss_scale!r} must be 'auto', 'dynamic', a positive number, or None")

@@ -148,6 +148,7 @@ def settings() -> tuple[Any, ...]:
     return (
         CONTEXT.placement,
         CONTEXT.flush_denormals,
+        CONTEXT.precision,
         DEFAULT.wide,
         MATMUL_PRECISION.value,
         DETERMINISM.value,

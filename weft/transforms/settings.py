@@ -35,7 +35,7 @@ def _choose(owner: Any, value: Any, name: str = "value") -> None:
 
 
 @contextmanager
-def _change_setting(owner: Any, value: Any, name: str = "value") -> Iterator[None]:
+def change_setting(owner: Any, value: Any, name: str = "value") -> Iterator[None]:
     """Context manager: change a setting, and restore it at the end."""
     before = getattr(owner, name)
     _choose(owner, value, name)
@@ -97,7 +97,7 @@ def default_dtype(dtype: Any) -> AbstractContextManager[None]:
     >>> x.dtype, wf.ones(3).dtype
     (dtype('float64'), dtype('float32'))
     """
-    return _change_setting(DEFAULT, _check_dtype("default_dtype", dtype))
+    return change_setting(DEFAULT, _check_dtype("default_dtype", dtype))
 
 
 def _check_dtype(function: str, dtype: Any) -> Format:
@@ -161,7 +161,7 @@ def deterministic(on: bool) -> AbstractContextManager[None]:
     >>> change[:, 0].tolist(), wf.get_deterministic()
     ([0.0, 1.0, 0.0, 2.0, 0.0], True)
     """
-    return _change_setting(DETERMINISM, _check_bool("deterministic", on))
+    return change_setting(DETERMINISM, _check_bool("deterministic", on))
 
 
 def _check_bool(function: str, on: Any) -> bool:
@@ -233,7 +233,7 @@ def matmul_precision(precision: str) -> AbstractContextManager[None]:
     >>> float(y[0, 0]), wf.get_matmul_precision()
     (32.0, 'float32')
     """
-    return _change_setting(MATMUL_PRECISION, _check_precision("matmul_precision", precision))
+    return change_setting(MATMUL_PRECISION, _check_precision("matmul_precision", precision))
 
 
 def _check_precision(function: str, precision: Any) -> str:
@@ -260,7 +260,7 @@ def flush_denormals() -> AbstractContextManager[None]:
     ...     print(float(wf.array(1e-30) * wf.array(1e-10)))
     0.0
     """
-    return _change_setting(CONTEXT, True, "flush_denormals")
+    return change_setting(CONTEXT, True, "flush_denormals")
 
 
 def set_device(name: str) -> None:

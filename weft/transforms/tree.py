@@ -10,6 +10,7 @@ import atexit
 import dataclasses
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
@@ -49,6 +50,11 @@ def register_module(cls: type) -> None:
     if cls not in _MODULES:
         _MODULES.add(cls)
         _UNREGISTERED_ERROR.append(cls)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Return whether a parameter's name matches a pattern, or belongs to the layer that the pattern names."""
+    return fnmatchcase(name, pattern) or fnmatchcase(name, pattern + ".*") or fnmatchcase("." + name, pattern)
 
 
 def is_module(x: Any) -> bool:

@@ -16,14 +16,11 @@ from weft.graph.primitives.table import constant
 
 def round_cast(value: Node, form: Format, rounding: str | None, saturate: bool | None, bits: int, key: Any) -> Node:
     """Cast ``value`` as ``astype`` does. rounding None : to nearest for floats, toward zero for integers"""
-    if rounding is not None and rounding not in MODES:
-        raise ValueError(f"astype: rounding={rounding!r} must be one of {', '.join(map(repr, MODES))}")
+    check_rounding("astype", form, rounding, saturate)
     if type(bits) is not int or not 1 <= bits <= 32:
         raise ValueError(f"astype: bits={bits!r} must be an integer from 1 to 32, the random bits of a number")
     if form is BOOL or form in COMPLEX or value.dtype in COMPLEX:
         raise DTypeError(f"astype: rounding= and saturate= are for casts to floats and integers, not of {value.dtype} to {form}")
-    if saturate is False and form in FLOATS and form.overflow == form.largest:
-        raise DTypeError(f"astype: {form} has no value for numbers that are too large: saturate=False is not possible")
     x = value if value.dtype in FLOATS else cast(value, FLOAT32 if holds(FLOAT32, value.dtype) else FLOAT64)
     if form in INTEGERS:
         return _to_integer(value, x, form, rounding or "toward zero", bool(saturate), bits, key)
@@ -35,6 +32,16 @@ def round_cast(value: Node, form: Format, rounding: str | None, saturate: bool |
     if rounding == "stochastic":
         return op("round_stochastic", x, open_words(key, "astype").take(x.shape), dtype=form, bits=bits)
     return op("round_to", x, dtype=form, mode=MODES[rounding])
+
+
+def check_rounding(function: str, form: Format, rounding: str | None, saturate: bool | None) -> None:
+    """Raise an error in the name of ``function`` if a mode does not exist or ``form`` must saturate."""
+    if rounding is not None and rounding not in MODES:
+        raise ValueError(f"{function}: rounding={rounding!r} must be one of {', '.join(map(repr, MODES))}")
+    if saturate not in (None, True, False):
+        raise TypeError(f"{function}: saturate={saturate!r} must be True or False")
+    if saturate is False and form in FLOATS and form.overflow == form.largest:
+        raise DTypeError(f"{function}: {form} has no value for numbers that are too large: saturate=False is not possible")
 
 
 def _to_integer(value: Node, x: Node, form: Format, rounding: str, saturate: bool, bits: int, key: Any) -> Node:

@@ -358,7 +358,9 @@ class Words:
 
 
 def open_words(key: Any, function: str) -> Words:
-    """Return the words of a key, a generator's sequence or, for None, the hidden sequence."""
+    """Return the words of a key, a generator's sequence or, for None, the hidden sequence. Words are returned as they are."""
+    if isinstance(key, Words):
+        return key
     stream = _HIDDEN_STREAM if key is None else key
     if isinstance(stream, Stream):
         return Words(stream.key.node, stream.base.node, stream)

@@ -1,0 +1,482 @@
+"""Number formats of a model's products: which role (weights, activations, gradients) is rounded to which format, and how.
+
+Layers compute ``product(rounded(x), rounded(weight))``, and round the gradient that arrives at the product before its two
+derivatives read it. Values stay in the dtype of the arrays between, so each rounding is part of a kernel that reads the operand.
+The derivative of a rounding is that of the identity, also for numbers that were clipped.
+
+The precision in force is ``CONTEXT.precision``, with the name of the current layer if the formats differ by layer. It is part of
+the key of jitted functions.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, INTEGERS, Format, holds
+from weft.dtypes.parse import parse_dtype
+from weft.errors import DTypeError, ShapeError
+from weft.functions.creation.fill import asarray
+from weft.functions.elementwise.ufuncs import absolute, stop_gradient
+from weft.functions.indexing.where import where
+from weft.functions.random.rounding import check_rounding, round_cast
+from weft.functions.random.state import Words, open_words
+from weft.graph.node import Node
+from weft.nn.module_tree import CALL_HOOK, ModuleTree
+from weft.process.docstrings import complete_docs, complete_each
+from weft.runtime.context import CONTEXT
+from weft.transforms.custom import custom_vjp
+from weft.transforms.settings import change_setting
+from weft.transforms.tree import matches
+
+ROLES = ("weights", "activations", "gradients")
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """A format, and how numbers are rounded to it. saturate : as in ``astype``"""
+
+    form: Format
+    mode: str = "nearest"
+    saturate: bool | None = None
+
+    def __call__(self, value: Node, key: Any = None) -> Node:
+        """Return the rounded value in its own dtype."""
+        if value.dtype is self.form:
+            return value
+        rounded = round_cast(value, self.form, self.mode, self.saturate, 32, key)
+        return round_cast(rounded, value.dtype, None, None, 32, None) if value.dtype in FLOATS else rounded
+
+    def __str__(self) -> str:
+        return f"{self.form}, {self.mode}" + ("" if self.saturate is None else f", saturate={self.saturate}")
+
+
+@dataclass(frozen=True)
+class LayerPrecision:
+    """The roundings of the products of a layer; None leaves a role as it is."""
+
+    weights: Rounding | None = None
+    activations: Rounding | None = None
+    gradients: Rounding | None = None
+
+    def round_operands(self, *values: Node, weights: bool = True) -> tuple[Node, ...]:
+        """Return the operands of a product, rounded. The last one is the weight. weights : whether it is rounded too"""
+        for value in values:
+            _check_operand(value, self)
+        *inputs, weight = values
+        inputs = [_round_straight(x, self.activations) for x in inputs]
+        return (*inputs, _round_straight(weight, self.weights if weights else None))
+
+    def round_weight(self, weight: Array) -> Array:
+        return wrap(_round_straight(weight.node, self.weights))
+
+    def round_gradient(self, y: Array) -> Array:
+        """Return ``y``, whose gradient will be rounded."""
+        return y if self.gradients is None else _gradient_rounding(self.gradients)(y, _COUNTED.overflows)
+
+
+class Precision:
+    """Number formats of the products of layers, for :func:`weft.precision` and ``fit(precision=)``.
+
+    Parameters
+    ----------
+    layers : dict from a pattern to a dict of the other arguments, or None for float32, in place of the other arguments. A
+        pattern is a layer (``"0"``, ``"encoder.1"``) or has wildcards (``"encoder.*"``), as in ``groups`` of an optimizer; the
+        first one that matches decides. Names are those inside of the outermost module that is called
+    weights, activations, gradients : dtypes to which the weights and inputs of products are rounded, and the gradient that
+        arrives at a product, before its two derivatives are computed; None leaves them as they are
+    rounding : a mode of ``astype``, or a dict with one for each role: ``{"gradients": "stochastic"}``
+    saturate : bool, or a dict with one for each role: whether numbers that are too large become the largest one. By default True
+        for formats without infinities
+    only : a pattern, or a list of them: leave all other layers as they are
+
+    Raises
+    ------
+    DTypeError, ValueError, TypeError
+        A format cannot represent the numbers of a role; a rounding mode, role or option does not exist; an option is for a role
+        that has no format; ``layers`` stands beside other arguments.
+
+    Examples
+    --------
+    >>> p = wf.Precision(weights="float8_e4m3fn", gradients="float8_e5m2", rounding={"gradients": "stochastic"})
+    >>> p
+    Precision({'*': weights float8_e4m3fn, nearest, saturate=True; gradients float8_e5m2, stochastic})
+    >>> p == wf.Precision(weights="float8_e4m3fn", gradients="float8_e5m2", rounding={"gradients": "stochastic"})
+    True
+    >>> with wf.precision(p):
+    ...     y = wf.nn.linear(wf.ones((2, 2)), wf.full((3, 2), 0.3))
+    >>> float(y[0, 0])  # 0.3 is 0.3125 in this format
+    0.625
+    """
+
+    __slots__ = ("layers",)
+    layers: tuple[tuple[str, LayerPrecision], ...]  # by pattern
+
+    def __init__(
+        self, layers: Mapping[str, Any] | None = None, /, *, weights: Any = None, activations: Any = None,
+        gradients: Any = None, rounding: Any = None, saturate: Any = None, only: Any = None,
+    ) -> None:
+        if layers is None:
+            one = _layer_precision("precision", weights, activations, gradients, rounding, saturate)
+            self.layers = tuple((pattern, one) for pattern in _patterns(only))
+            return
+        if not isinstance(layers, Mapping):
+            raise TypeError(
+                f"precision: layers must be a dict from patterns to dicts, not {type(layers).__name__}; name formats: weights="
+            )
+        others = (weights, activations, gradients, rounding, saturate, only)
+        if any(x is not None for x in others):
+            raise TypeError("precision: give formats by pattern or as arguments, not both")
+        found = []
+        for pattern, options in layers.items():
+            (pattern,) = _patterns(pattern)
+            if not (options is None or isinstance(options, Mapping)):
+                raise TypeError(
+                    f"precision: {pattern!r} must have a dict, such as dict(weights='bfloat16'), or None, not {options!r}"
+                )
+            unknown = [repr(k) for k in options or () if k not in (*ROLES, "rounding", "saturate")]
+            if unknown:
+                raise TypeError(
+                    f"precision: {pattern!r} has no option {', '.join(unknown)}: there are weights, activations, gradients, "
+                    "rounding and saturate"
+                )
+            found.append((pattern, _layer_precision(f"precision: {pattern!r}", **{**dict.fromkeys(ROLES), **(options or {})})))
+        self.layers = tuple(found)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Precision) and self.layers == other.layers
+
+    def __hash__(self) -> int:
+        return hash(self.layers)
+
+    def __repr__(self) -> str:
+        parts = []
+        for pattern, layer in self.layers:
+            roles = "; ".join(f"{role} {r}" for role in ROLES if (r := getattr(layer, role)) is not None)
+            parts.append(f"{pattern!r}: {roles or None}")
+        return f"Precision({{{', '.join(parts)}}})"
+
+    def of(self, name: str) -> LayerPrecision | None:
+        """Return the roundings of the layer ``name``; None if there are none."""
+        for pattern, layer in self.layers:
+            if pattern == "*" or matches(f"{name}.weight" if name else "weight", pattern):
+                return None if layer == _NOTHING else layer
+        return None
+
+
+_NOTHING = LayerPrecision()
+
+
+def _patterns(only: Any) -> tuple[str, ...]:
+    names = ("*",) if only is None else (only,) if isinstance(only, str) else tuple(only) if isinstance(only, Sequence) else ()
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise TypeError(f"precision: {only!r} must be a name of a layer or a pattern such as 'encoder.*', or a list of them")
+    return names
+
+
+def _layer_precision(
+    name: str, weights: Any, activations: Any, gradients: Any, rounding: Any = None, saturate: Any = None,
+) -> LayerPrecision:
+    given = dict(zip(ROLES, (weights, activations, gradients), strict=True))
+    forms = {role: _format(f"{name}: {role}", dtype) for role, dtype in given.items() if dtype is not None}
+    modes = _by_role(name, "rounding", rounding, forms)
+    saturations = _by_role(name, "saturate", saturate, forms)
+    roundings = {}
+    for role, form in forms.items():
+        mode, does_saturate = modes.get(role) or "nearest", saturations.get(role)
+        check_rounding(f"{name}: {role}", form, mode, does_saturate)
+        is_finite = form not in FLOATS or form.finite
+        roundings[role] = Rounding(form, mode, True if does_saturate is None and is_finite else does_saturate)
+    return LayerPrecision(**roundings)
+
+
+def _format(name: str, dtype: Any) -> Format:
+    form = parse_dtype(dtype)
+    if form is BOOL or form in COMPLEX or form in INTEGERS:
+        raise DTypeError(f"{name}: {form} cannot represent fractions: give a float format")
+    if form.special == "scale":
+        raise DTypeError(f"{name}: {form} has no negative numbers and no zero, it is a format for scales")
+    return form
+
+
+def _by_role(name: str, option: str, given: Any, forms: Mapping[str, Format]) -> dict[str, Any]:
+    """Return an option for each role that has a format."""
+    if not isinstance(given, Mapping):
+        if given is not None and not forms:
+            raise ValueError(f"{name}: {option}={given!r} needs a format: weights=, activations= or gradients=")
+        return dict.fromkeys(forms, given)
+    for role in given:
+        if role not in ROLES:
+            raise ValueError(f"{name}: {option} has no role {role!r}: there are weights, activations and gradients")
+        if role not in forms:
+            raise ValueError(f"{name}: {option} names {role}, which have no format: add {role}=")
+    return dict(given)
+
+
+def precision(
+    layers: Precision | Mapping[str, Any] | None = None, /, *, weights: Any = None, activations: Any = None,
+    gradients: Any = None, rounding: Any = None, saturate: Any = None, only: Any = None,
+) -> AbstractContextManager[None]:
+    """Round the operands of the products of layers, and their gradients, to number formats inside a ``with`` block.
+
+    The layers are Linear, Bilinear, convolutions, the projections of MultiHeadAttention, recurrent layers, and the functions of
+    the same names. Biases, normalization, and the products of attention without weights stay in float32, and so do sums. Arrays
+    and parameters keep their dtypes: each rounding happens in the kernel that reads the number. Derivatives are those of
+    the unrounded values (straight through). A jitted function is traced once for each precision, and a derivative has the
+    precision of its product. The setting applies to this thread; an inner block replaces it.
+
+    Parameters
+    ----------
+    layers : a :class:`weft.Precision`, or a dict from patterns of layers to dicts of the other arguments
+    weights, activations, gradients, rounding, saturate, only : see :class:`weft.Precision`
+
+    Returns
+    -------
+    context manager
+
+    Raises
+    ------
+    DTypeError, ValueError, TypeError
+        As :class:`weft.Precision`. In the block: an array's dtype cannot represent the format; a pattern matches no layer of the
+        module that is called.
+
+    Examples
+    --------
+    >>> net = wf.nn.Sequential(wf.nn.Linear(3, 8), wf.nn.ReLU(), wf.nn.Linear(8, 2))
+    >>> with wf.precision(weights="float8_e4m3fn", activations="bfloat16", gradients="float8_e5m2"):
+    ...     y = net(wf.ones((5, 3)))
+    >>> with wf.precision({"2": None, "*": dict(weights="float4_e2m1fn", rounding="stochastic")}):  # all but the last layer
+    ...     y = net(wf.ones((5, 3)))
+    >>> y.dtype, net[0].weight.dtype
+    (dtype('float32'), dtype('float32'))
+    """
+    if not isinstance(layers, Precision):
+        layers = Precision(
+            layers, weights=weights, activations=activations, gradients=gradients, rounding=rounding, saturate=saturate, only=only
+        )
+    elif any(x is not None for x in (weights, activations, gradients, rounding, saturate, only)):
+        raise TypeError("precision: give a Precision or arguments, not both")
+    return _inside(layers)
+
+
+def parse_precision(given: Precision | Mapping[str, Any]) -> Precision:
+    """Return a Precision. given : one, or a dict of its arguments, or of dicts by pattern"""
+    if isinstance(given, Precision):
+        return given
+    return Precision(**given) if set(given) <= {*ROLES, "rounding", "saturate", "only"} else Precision(given)
+
+
+class _Names(threading.local):
+    names: dict[int, str] | None = None  # id of each module in the outermost one that is running -> its name
+
+
+_NAMES = _Names()
+
+
+class _Counted(threading.local):
+    overflows: Array | None = None  # 0, whose gradient counts the roundings of gradients that overflow
+
+
+_COUNTED = _Counted()
+
+
+@contextmanager
+def _inside(chosen: Precision) -> Iterator[None]:
+    by_name = [pattern for pattern, _ in chosen.layers] != ["*"]
+    before = _NAMES.names, CALL_HOOK.enter
+    _NAMES.names, CALL_HOOK.enter = None, _enter if by_name else None
+    try:
+        with change_setting(CONTEXT, (chosen, ""), "precision"):
+            yield
+    finally:
+        _NAMES.names, CALL_HOOK.enter = before
+
+
+@contextmanager
+def _enter(module: ModuleTree) -> Iterator[None]:
+    """Context manager: a module runs. Its name chooses its precision."""
+    chosen, name = CONTEXT.precision
+    outermost = _NAMES.names is None
+    if outermost:
+        _NAMES.names = {id(m): n for n, m in module.modules()}
+        _check_patterns(chosen, module)
+    assert _NAMES.names is not None
+    try:
+        with change_setting(CONTEXT, (chosen, _NAMES.names.get(id(module), name)), "precision"):
+            yield
+    finally:
+        if outermost:
+            _NAMES.names = None
+
+
+def _check_patterns(chosen: Precision, module: ModuleTree) -> None:
+    names = [name for name, _ in module.modules()]
+    for pattern, _ in chosen.layers:
+        if pattern != "*" and not any(matches(f"{name}.weight" if name else "weight", pattern) for name in names):
+            layers = ", ".join(names[1:13]) + (", ..." if len(names) > 13 else "") or "no others"
+            raise ValueError(f"precision: {pattern!r} matches no layer of {type(module).__name__}; there are {layers}")
+
+
+@contextmanager
+def count_overflows(counter: Array | None) -> Iterator[None]:
+    """Context manager: the gradient of ``counter`` becomes the number of roundings of gradients that overflow."""
+    before, _COUNTED.overflows = _COUNTED.overflows, counter
+    try:
+        yield
+    finally:
+        _COUNTED.overflows = before
+
+
+def current_precision() -> LayerPrecision | None:
+    """Return the roundings of the layer that is running; None if there are none."""
+    return None if CONTEXT.precision is None else _of(*CONTEXT.precision)
+
+
+@cache
+def _of(chosen: Precision, name: str) -> LayerPrecision | None:
+    return chosen.of(name)
+
+
+def _check_operand(value: Node, layer: LayerPrecision) -> None:
+    if value.dtype not in FLOATS:
+        raise DTypeError(
+            f"precision: operands of {value.dtype} cannot be rounded to another format: cast them, or leave the layer out"
+        )
+    for role in ROLES:
+        rounding = getattr(layer, role)
+        if rounding is not None and not holds(value.dtype, rounding.form) and not holds(rounding.form, value.dtype):
+            raise DTypeError(f"precision: {role} of {value.dtype} cannot represent the numbers of {rounding.form}")
+
+
+def _round_straight(value: Node, rounding: Rounding | None) -> Node:
+    if rounding is None or holds(rounding.form, value.dtype):
+        return value
+    return _straight_rounding(rounding)(wrap(value)).node
+
+
+@cache
+def _straight_rounding(rounding: Rounding) -> Callable[[Array], Array]:
+    """Return the function that rounds. Its derivative is the identity."""
+    @custom_vjp
+    def precision(x: Array) -> Array:
+        return wrap(rounding(x.node))
+
+    precision.defvjp(lambda x: (wrap(rounding(x.node)), None), lambda _, g: (g,))
+    return precision
+
+
+@cache
+def _gradient_rounding(rounding: Rounding) -> Callable[[Array, Array | None], Array]:
+    """Return the identity that rounds its gradient. Its second argument's gradient is 1 if a number was too large, or NaN.
+
+    The derivative draws no random words, because these change a state. The function reserves them.
+    """
+    @custom_vjp
+    def precision(y: Array, overflows: Array | None) -> Array:
+        return y
+
+    def forward(y: Array, overflows: Array | None) -> tuple[Array, Any]:
+        words = None
+        if rounding.mode == "stochastic":
+            words = [wrap(n) for n in open_words(None, "precision").places(math.prod(y.shape))]
+        return y, (words, overflows is not None)
+
+    def backward(saved: Any, g: Array) -> tuple[Array, Array | None]:
+        words, counts = saved
+        key = None if words is None else Words(words[0].node, words[1].node, None)
+        rounded = wrap(rounding(g.node, key))
+        return rounded, (~(absolute(g) <= rounding.form.largest)).any().astype(np.float32) if counts else None
+
+    precision.defvjp(forward, backward)
+    return precision
+
+
+def fake_quantize(
+    x: Any, dtype: Any, *, rounding: str = "nearest", saturate: bool | None = None, scale: Any = None, axis: int = 0,
+) -> Array:
+    """Round ``x`` to the numbers of another format, and return them in the dtype of ``x``. The derivative is the identity.
+
+    Parameters
+    ----------
+    x : float array
+    dtype : float or integer dtype
+    rounding : a mode of ``astype``
+    saturate : whether numbers that are too large become the largest one. By default True for integers and formats without
+        infinities
+    scale : positive number or array that broadcasts to ``x``: the result is ``scale`` times the rounded ``x / scale``. "tensor":
+        the largest magnitude divided by the format's largest number; "channel": such a scale for each index of ``axis``. It
+        counts as a constant for derivatives
+    axis : int, the axis of channels, for ``scale="channel"``
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
+    Raises
+    ------
+    DTypeError
+        ``x`` is not a float array, or its dtype cannot represent the format's numbers.
+    ValueError
+        ``rounding`` or ``scale`` is not one of the above.
+    ShapeError
+        ``scale`` does not broadcast to ``x``, or ``axis`` is not an axis of it.
+
+    Examples
+    --------
+    >>> x = wf.array([0.1, 0.7, -3.2])
+    >>> wf.nn.fake_quantize(x, "float4_e2m1fn").tolist()
+    [0.0, 0.5, -3.0]
+    >>> wf.nn.fake_quantize(x, "int8", scale=0.25).tolist()
+    [0.0, 0.75, -3.25]
+    >>> wf.grad(lambda x: (wf.nn.fake_quantize(x, "float8_e4m3fn") * 2).sum())(x).tolist()
+    [2.0, 2.0, 2.0]
+    """
+    x, form = asarray(x), parse_dtype(dtype)
+    own = x.node.dtype
+    if own not in FLOATS:
+        raise DTypeError(f"fake_quantize: x must be a float array, not {own}")
+    if form is BOOL or form in COMPLEX:
+        raise DTypeError(f"fake_quantize: dtype must be a float or an integer dtype, not {form}")
+    if form in FLOATS and not holds(own, form) and not holds(form, own):
+        raise DTypeError(f"fake_quantize: x is {own}, which cannot represent the numbers of {form}")
+    check_rounding("fake_quantize", form, rounding, saturate)
+    chosen = Rounding(form, rounding, True if saturate is None and (form not in FLOATS or form.finite) else saturate)
+    if scale is None:
+        return _straight_rounding(chosen)(x)
+    factor = _scale(x, form, scale, axis)
+    return _straight_rounding(chosen)(x / factor) * factor
+
+
+def _scale(x: Array, form: Format, scale: Any, axis: int) -> Array:
+    """Return the scale of ``fake_quantize`` as an array of the dtype of ``x``."""
+    if isinstance(scale, str):
+        if scale not in ("tensor", "channel"):
+            raise ValueError(f"fake_quantize: scale={scale!r} must be a positive number, an array, 'tensor' or 'channel'")
+        if scale == "channel" and not (isinstance(axis, int) and -x.ndim <= axis < x.ndim):
+            raise ShapeError(f"fake_quantize: axis={axis!r} must be an axis of x, which has shape {x.shape}")
+        axes = None if scale == "tensor" else tuple(k for k in range(x.ndim) if k != axis % x.ndim)
+        largest = form.largest if form in FLOATS else form.greatest
+        top: Array = absolute(stop_gradient(x)).max(axis=axes, keepdims=True)
+        return where(top == 0, 1.0, top / largest).astype(x.dtype)
+    if isinstance(scale, int | float) and not (0 < scale < math.inf):
+        raise ValueError(f"fake_quantize: scale={scale!r} must be positive and finite")
+    factor = stop_gradient(asarray(scale).astype(x.dtype))
+    try:
+        fits = np.broadcast_shapes(factor.shape, x.shape) == x.shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(f"fake_quantize: a scale of shape {factor.shape} does not broadcast to x, which has shape {x.shape}")
+    return factor
+
+
+complete_docs(Precision, precision)
+complete_each(fake_quantize)
