@@ -27,7 +27,7 @@ PAIRS = list(itertools.product(BYTES, BYTES))
 def instructions() -> dict[str, ISA]:
     """Return the ISAs that this machine can run, and its own with the other ways to multiply units and with shorter vectors."""
     host, found = host_isa(), isas()
-    others = {f"host, {dot or 'plain'}": replace(host, dot=dot) for dot in {"madd", ""} - {host.dot}}
+    others = {f"host, {dot or 'plain'}": replace(host, dot=dot) for dot in ("madd", "") if dot != host.dot}
     return {**found, **others, **({"host, 256 bits": replace(host, bits=256)} if host.bits > 256 else {})}
 
 
