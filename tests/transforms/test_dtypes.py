@@ -15,7 +15,8 @@ def test_promotion_is_numpys_but_for_float64_out_of_integers_and_floats():
         for b in d.ALL:
             if a != b and d.is_float(a) and d.is_float(b) and 1 in (a.itemsize, b.itemsize):
                 for pair in ((a, b), (b, a)):
-                    with pytest.raises(DTypeError, match=f"^{pair[0].name} and {pair[1].name} do not mix: .* Cast the float[468]_.*"):
+                    named = f"^{pair[0].name} and {pair[1].name}"
+                    with pytest.raises(DTypeError, match=f"{named} do not mix: .* Cast the float[468]_.*"):
                         d.promote(*pair)
                     assert not d.can_cast(*pair)
                 continue
