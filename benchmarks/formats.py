@@ -1,4 +1,4 @@
-"""Number formats beside float32, one thread: products of 8-bit integers, and matrices of narrow weights times a vector.
+"""Number formats beside float32, one thread: casts, products of 8-bit integers, and matrices of narrow weights times a vector.
 
     python benchmarks/formats.py [--turns 15] [--only product] [--json FILE]
 
@@ -49,6 +49,12 @@ class Case(NamedTuple):
 def _jitted(f: Callable[..., Any], *arrays: Any) -> Callable[[], Any]:
     g = wf.jit(f)
     return lambda: g(*arrays).numpy()
+
+
+def _returned(f: Callable[..., Any], *arrays: Any) -> Callable[[], Any]:
+    """Return a call whose result stays an array of weft."""
+    g = wf.jit(f)
+    return lambda: wf.eval(g(*arrays))
 
 
 def _in(dtype: str) -> Callable[[Any, Any], Any]:
@@ -116,7 +122,29 @@ def vector(n: int, k: int) -> Case:
     return Case("GB/s of weights", contestants)
 
 
+def cast(dtype: Any, name: str) -> Case:
+    """float32 to a format in several roundings: the bytes read and written in a second. The first contestant copies float32."""
+
+    def contestants() -> dict[str, Contestant]:
+        x = wf.array(np.random.default_rng(0).standard_normal(1 << 22).astype(np.float32))
+        moved = float(x.size * (4 + wf.zeros(1, dtype=dtype).itemsize))
+        out = {"copy float32": Contestant(_returned(lambda a: a + 0.0, x), 8.0 * x.size)}
+        for mode in (None, "toward zero", "up", "stochastic"):
+            out[mode or "nearest"] = Contestant(_returned(lambda a, m=mode: a.astype(dtype, rounding=m), x), moved)
+        out["stochastic, 16 bits"] = Contestant(_returned(lambda a: a.astype(dtype, rounding="stochastic", bits=16), x), moved)
+        out["nearest, largest magnitude"] = Contestant(_returned(lambda a: (a.astype(dtype), wf.abs(a).max()), x), moved)
+        if torch is not None and hasattr(torch, name):
+            tx, form = torch.from_numpy(x.numpy().copy()), getattr(torch, name)
+            out["torch nearest"] = Contestant(lambda: tx.to(form), moved)
+        return out
+
+    return Case("GB/s", contestants)
+
+
 CASES: dict[str, Case] = {
+    **{f"cast to {name}": cast(name, name) for name in ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn")},
+    "cast to 1 + 3 + 2 bits, bias 4": cast(wf.float_dtype(3, 2, 4, infinities=False, nans=False), ""),
+    "cast to fixed point, 16 bits": cast(wf.fixed_dtype(16, 12), ""),
     **{f"product {m} x {n} x {k}": product(m, n, k) for m, n, k in ((960, 960, 1024), (1920, 1920, 2048), (96, 4096, 4096))},
     "vector 4096 x 4096": vector(4096, 4096),
 }
