@@ -24,6 +24,7 @@ import numpy as np
 from turns import about, chosen
 
 import weft as wf
+from weft.dtypes.api import fixed_dtype, float_dtype
 
 try:
     import torch
@@ -143,8 +144,8 @@ def cast(dtype: Any, name: str) -> Case:
 
 CASES: dict[str, Case] = {
     **{f"cast to {name}": cast(name, name) for name in ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn")},
-    "cast to 1 + 3 + 2 bits, bias 4": cast(wf.float_dtype(3, 2, 4, infinities=False, nans=False), ""),
-    "cast to fixed point, 16 bits": cast(wf.fixed_dtype(16, 12), ""),
+    "cast to 1 + 3 + 2 bits, bias 4": cast(float_dtype(3, 2, 4, infinities=False, nans=False), ""),
+    "cast to fixed point, 16 bits": cast(fixed_dtype(16, 12), ""),
     **{f"product {m} x {n} x {k}": product(m, n, k) for m, n, k in ((960, 960, 1024), (1920, 1920, 2048), (96, 4096, 4096))},
     "vector 4096 x 4096": vector(4096, 4096),
 }

@@ -27,7 +27,7 @@ for _module in LAZY_ENTRIES:
 
 # relative error of one rounding: half the distance of 1 to the next number
 EPS = {f.numpy: 2.0 ** -(f.mantissa + 1) for f in formats_of_kind("float")}
-NARROW = tuple(f.numpy for f in formats_of_kind("float") if f.narrow)
+NARROW = tuple(f.numpy for f in formats_of_kind("float") if f.narrow and f.special != "scale")  # that has no 0
 
 
 def in_numpy(dtype: Any) -> np.dtype:

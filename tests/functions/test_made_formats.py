@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.dtypes.api import fixed_dtype, float_dtype
 from weft.dtypes.formats import FLOAT32, Format
 from weft.dtypes.parse import parse_dtype
 from weft.dtypes.rounding import MODES
@@ -24,12 +25,12 @@ ROOT = Path(__file__).parents[2]
 def draw(rng: random.Random) -> Any:
     """Return a random dtype of at most 18 bits."""
     if rng.random() < 0.3:
-        return wf.fixed_dtype(rng.randint(2, 18), rng.randint(-3, 20))
+        return fixed_dtype(rng.randint(2, 18), rng.randint(-3, 20))
     while True:
         exponent, mantissa = rng.randint(0, 8), rng.randint(0, 9)
         infinities = rng.random() < 0.4
         try:
-            return wf.float_dtype(
+            return float_dtype(
                 exponent, mantissa, rng.choice([None, rng.randint(-4, 40)]), infinities=infinities,
                 nans=infinities or rng.choice([True, False, "negative zero"]), saturate=rng.random() < 0.3,
                 subnormals=rng.random() < 0.7,
@@ -141,10 +142,10 @@ def test_arithmetic_is_that_of_the_wide_format_rounded(part: int) -> None:
 
 
 def test_where_they_may_stand() -> None:
-    f = wf.float_dtype(3, 2, 4, infinities=False, nans=False)
-    assert f is wf.float_dtype(3, 2, 4, infinities=False, nans=False)
-    assert f != wf.float_dtype(3, 2, 5, infinities=False, nans=False)
-    assert wf.float_dtype(4, 3, infinities=False) is wf.float8_e4m3fn and wf.float_dtype(8, 23) is wf.float32
+    f = float_dtype(3, 2, 4, infinities=False, nans=False)
+    assert f is float_dtype(3, 2, 4, infinities=False, nans=False)
+    assert f != float_dtype(3, 2, 5, infinities=False, nans=False)
+    assert float_dtype(4, 3, infinities=False) is wf.float8_e4m3fn and float_dtype(8, 23) is wf.float32
     x = wf.array([0.3, 5.2, -100]).astype(f)
     assert x.tolist() == [0.3125, 5.0, -14.0] and "dtype=float_e3m2b4_finite" in repr(x) and float(x[1]) == 5
     for made in (wf.zeros(3, dtype=f), wf.full((3,), 0.3, dtype=f), wf.array([1, 2.2, 3], dtype=f), wf.empty_like(x), x.copy()):
@@ -167,7 +168,7 @@ def test_where_they_may_stand() -> None:
 
 
 def test_weights_and_other_processes(tmp_path: Path) -> None:
-    f, q = wf.float_dtype(4, 1, infinities=False, saturate=True), wf.fixed_dtype(12, 7)
+    f, q = float_dtype(4, 1, infinities=False, saturate=True), fixed_dtype(12, 7)
     net = wf.nn.Linear(3, 2)
     weight = net.weight.astype(f)
     wf.io.save(tmp_path / "w.safetensors", {"weight": weight, "bias": net.bias.astype(q)})
@@ -184,17 +185,17 @@ def test_weights_and_other_processes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda: wf.float_dtype(0, 0), "1 to 63 bits"),
-    (lambda: wf.float_dtype(8, 60), "1 to 63 bits"),
-    (lambda: wf.float_dtype(4, 0), "need bits of both"),
-    (lambda: wf.float_dtype(-1, 3), "exponent=-1 must be an integer, not negative"),
-    (lambda: wf.float_dtype(4, 2.0), "mantissa=2.0 must be an integer"),  # type: ignore[arg-type]
-    (lambda: wf.float_dtype(4, 3, 5000), "has numbers that float64 does not have"),
-    (lambda: wf.float_dtype(4, 3, nans=False), "infinities need NaNs"),
-    (lambda: wf.float_dtype(4, 3, infinities=False, nans="none"), "nans='none' must be"),
-    (lambda: wf.float_dtype(0, 3, infinities=False, subnormals=False), "all numbers are subnormal"),
-    (lambda: wf.fixed_dtype(1, 0), "bits=1 must be from 2 to 53"),
-    (lambda: wf.fixed_dtype(8, 1.0), "fraction=1.0 must be an integer"),  # type: ignore[arg-type]
+    (lambda: float_dtype(0, 0), "1 to 63 bits"),
+    (lambda: float_dtype(8, 60), "1 to 63 bits"),
+    (lambda: float_dtype(4, 0), "need bits of both"),
+    (lambda: float_dtype(-1, 3), "exponent=-1 must be an integer, not negative"),
+    (lambda: float_dtype(4, 2.0), "mantissa=2.0 must be an integer"),  # type: ignore[arg-type]
+    (lambda: float_dtype(4, 3, 5000), "has numbers that float64 does not have"),
+    (lambda: float_dtype(4, 3, nans=False), "infinities need NaNs"),
+    (lambda: float_dtype(4, 3, infinities=False, nans="none"), "nans='none' must be"),
+    (lambda: float_dtype(0, 3, infinities=False, subnormals=False), "all numbers are subnormal"),
+    (lambda: fixed_dtype(1, 0), "bits=1 must be from 2 to 53"),
+    (lambda: fixed_dtype(8, 1.0), "fraction=1.0 must be an integer"),  # type: ignore[arg-type]
 ])
 def test_refused(call: Any, message: str) -> None:
     with pytest.raises(DTypeError, match=message):

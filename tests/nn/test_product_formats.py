@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.dtypes.api import fixed_dtype, float_dtype
 from weft.errors import DTypeError, ShapeError
 
 FORMATS = ["float4_e2m1fn", "float6_e3m2fn", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float16", "bfloat16"]
@@ -344,8 +345,8 @@ def test_fake_quantize_refuses() -> None:
 def test_formats_of_users() -> None:
     x, w, t = draw(6, 8, seed=15), draw(5, 8, seed=16), draw(6, 5, seed=17)
     made = {
-        "weights": wf.fixed_dtype(10, 5), "activations": wf.float_dtype(3, 2, infinities=False),
-        "gradients": wf.float_dtype(4, 5),
+        "weights": fixed_dtype(10, 5), "activations": float_dtype(3, 2, infinities=False),
+        "gradients": float_dtype(4, 5),
     }
     with wf.precision(**made):
         y, dw = wf.nn.linear(x, w), wf.jit(wf.grad(lambda w: (wf.nn.linear(x, w) * t).sum()))(w)

@@ -246,7 +246,7 @@ class Array(NumpyMethods):
 
     @property
     def dtype(self) -> np.dtype:
-        """The dtype, a ``numpy.dtype``, or a dtype made by ``wf.float_dtype`` or ``wf.fixed_dtype``."""
+        """The dtype, a ``numpy.dtype``."""
         form = self.node.dtype
         return form.numpy if form.numpy.names is None else public_dtype(form)
 

@@ -354,8 +354,6 @@ class NumpyMethods(Methods, Cell):
     def numpy(self) -> np.ndarray:
         """Return the content, computed now, as a read-only NumPy view without a copy.
 
-        NumPy has no dtypes that users make with ``wf.float_dtype``: numbers of these are returned as float32 or float64.
-
         Examples
         --------
         >>> import weft as wf

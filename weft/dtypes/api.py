@@ -95,10 +95,11 @@ def float_dtype(
     Examples
     --------
     >>> import weft as wf
-    >>> f = wf.float_dtype(3, 2, infinities=False, nans=False, bias=4)
+    >>> from weft.dtypes.api import float_dtype
+    >>> f = float_dtype(3, 2, infinities=False, nans=False, bias=4)
     >>> wf.array([0.3, 5.2, -100]).astype(f)
     array([  0.3125,   5.    , -14.    ], dtype=float_e3m2b4_finite)
-    >>> wf.float_dtype(5, 10) is wf.float16
+    >>> float_dtype(5, 10) is wf.float16
     True
     """
     where = f"float_dtype({exponent}, {mantissa})"
@@ -157,7 +158,8 @@ def fixed_dtype(bits: int, fraction: int) -> DType:
     Examples
     --------
     >>> import weft as wf
-    >>> wf.array([0.3, -1.26, 100]).astype(wf.fixed_dtype(8, fraction=4))
+    >>> from weft.dtypes.api import fixed_dtype
+    >>> wf.array([0.3, -1.26, 100]).astype(fixed_dtype(8, fraction=4))
     array([ 0.3125, -1.25  ,  7.9375], dtype=fixed8_4)
     """
     for value, name in ((bits, "bits"), (fraction, "fraction")):

@@ -278,7 +278,8 @@ def round_with_mode(o: Ops, x: str, source: Format, form: Format, mode: str, wor
     code = encode(b, b.bits(x), form, mode, word)
     b = RegisterBits(o.f, form.computed, o.lanes)
     out = b.real(decode(b, _resized(o.f, code, source.bits, b.form.bits, o.lanes), form))
-    o.f.codes[out, form] = _resized(o.f, code, source.bits, 8 * form.bytes, o.lanes)
+    if form.narrow:
+        o.f.codes[out, form] = _resized(o.f, code, source.bits, 8 * form.bytes, o.lanes)
     return out
 
 
