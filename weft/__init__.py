@@ -13,7 +13,7 @@ import types
 from typing import Any
 
 from weft.process.import_hook import install
-from weft.process.signals import uninterrupted
+from weft.process.signals import defer_signals
 
 __version__ = "0.1.0"
 __array_api_version__ = "2025.12"
@@ -133,7 +133,7 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None and name not in _MODULES:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
-    with uninterrupted():
+    with defer_signals():
         value = importlib.import_module(_MODULES[name] if home is None else home)
         if home is not None:
             value = getattr(value, _RENAMED.get(name, name))

@@ -14,7 +14,7 @@ import numpy as np
 __all__ = ["AxisError", "DTypeError", "DataError", "EmptyError", "LabelError", "ShapeError", "SolverError", "TraceError"]
 
 PACKAGE = os.path.join(os.path.dirname(__file__), "")  # ends in a separator, so that a sibling weft_demo.py does not match
-_OWN: dict[str, bool] = {}  # file name -> whether it is in the package
+_IS_OWN_FILE: dict[str, bool] = {}  # file name -> whether it is in the package
 _FUNCTIONS = os.path.join(PACKAGE, "functions", "")
 _OPERATORS = os.path.join(PACKAGE, "array", "operators.py")
 
@@ -106,13 +106,15 @@ def index_error(index: int, axis: int, size: int, where: str = "", function: str
 
 def is_own_file(file: str) -> bool:
     """Return whether a code object's file is in weft's package, however its path is spelled."""
-    own = _OWN.get(file)
+    own = _IS_OWN_FILE.get(file)
     if own is None:
-        own = _OWN[file] = file.startswith(PACKAGE) and os.path.normpath(file).startswith(os.path.normpath(PACKAGE) + os.sep)
+        own = _IS_OWN_FILE[file] = file.startswith(PACKAGE) and os.path.normpath(file).startswith(
+            os.path.normpath(PACKAGE) + os.sep
+        )
     return own
 
 
-def _called(frame: Any) -> tuple[str, Any]:
+def _find_call(frame: Any) -> tuple[str, Any]:
     """Return the name and frame of weft's function that the user's line called, or ``("", None)`` if it has no public name."""
     called = None
     while frame is not None and is_own_file(frame.f_code.co_filename):
@@ -131,7 +133,7 @@ def name_called_function(message: str) -> str:
     head, colon, text = message.partition(": ")
     if not colon or not head.isidentifier():
         return message
-    function, called = _called(sys._getframe(2))
+    function, called = _find_call(sys._getframe(2))
     ours = function and called.f_code.co_filename.startswith(_FUNCTIONS)
     return f"{function}: {text}" if ours else message
 
@@ -141,7 +143,7 @@ def find_argument(value: Any) -> tuple[str, str]:
 
     For errors that are raised far below that function, as in the conversion of operands.
     """
-    function, called = _called(sys._getframe(1))
+    function, called = _find_call(sys._getframe(1))
     if not function:
         return "", ""
     code = called.f_code
@@ -163,7 +165,7 @@ def name_argument(value: Any) -> str:
     return f"{function}: {argument}: " if argument else f"{function}: " if function else ""
 
 
-def renamed(error: Exception, name: str, **arguments: str) -> Exception:
+def rename_error(error: Exception, name: str, **arguments: str) -> Exception:
     """Return a primitive's error with the name of the function that the user called, and with that function's argument names."""
     inner, colon, text = str(error).partition(": ")
     if not colon or not inner.isidentifier():

@@ -67,12 +67,12 @@ def _row(setting: Setting, dtype: str, length: int, causal: bool, backward: bool
 @contextmanager
 def force_chained(quick: bool) -> Iterator[None]:
     """Context manager: in a quick run, use the chained kernel although there are few scores."""
-    before = layer.STORED
-    layer.STORED = -1 if quick else before
+    before = layer.MAX_STORED_SCORES
+    layer.MAX_STORED_SCORES = -1 if quick else before
     try:
         yield
     finally:
-        layer.STORED = before
+        layer.MAX_STORED_SCORES = before
 
 
 def _reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, dy: np.ndarray, causal: bool, backward: bool) -> np.ndarray:

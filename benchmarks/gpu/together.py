@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from weft.process.signals import uninterrupted
+from weft.process.signals import defer_signals
 
 FLAG = "--follow"
 ROOT = Path(__file__).parents[2]  # of the checkout, where a step's process finds ``benchmarks``
@@ -38,7 +38,7 @@ def environment() -> dict[str, str]:
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and all that it has started, which are its group."""
-    with uninterrupted():
+    with defer_signals():
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:

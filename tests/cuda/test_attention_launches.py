@@ -28,9 +28,9 @@ SHARED = {80: 163 << 10, 86: 99 << 10, 90: 227 << 10, 100: 227 << 10}  # bytes t
 
 @pytest.fixture(autouse=True)
 def chained() -> Iterator[None]:
-    before, module.STORED = module.STORED, -1
+    before, module.MAX_STORED_SCORES = module.MAX_STORED_SCORES, -1
     yield
-    module.STORED = before
+    module.MAX_STORED_SCORES = before
 
 
 def both(**options: Any) -> Any:

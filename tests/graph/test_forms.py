@@ -131,7 +131,7 @@ def test_groups_that_differ_have_kernels_of_their_own() -> None:
 def test_what_is_kept_weighs_what_it_says() -> None:
     """Of small graphs whose shapes never come back, of which a process may see ever more."""
     names = ("_WORDS", "_VERDICTS", "_KERNELS")
-    assert 2 * sum(getattr(group_cache, name).room for name in names) <= 25e6
+    assert 2 * sum(getattr(group_cache, name).max_weight for name in names) <= 25e6
     with pytest.MonkeyPatch.context() as patch:
         stores = {name: BoundedCache(1e9) for name in names}
         for name, store in stores.items():

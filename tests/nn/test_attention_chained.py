@@ -31,11 +31,11 @@ def generator() -> np.random.Generator:
 @contextmanager
 def storing(most: int) -> Iterator[None]:
     """So many scores are stored at most."""
-    before, module.STORED = module.STORED, most
+    before, module.MAX_STORED_SCORES = module.MAX_STORED_SCORES, most
     try:
         yield
     finally:
-        module.STORED = before
+        module.MAX_STORED_SCORES = before
 
 
 @pytest.fixture(autouse=True)

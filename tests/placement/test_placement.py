@@ -20,8 +20,8 @@ from weft.devices.cuda.target import GPU
 from weft.errors import DataError
 from weft.kernel.ir import MACHINE_OPERATIONS
 from weft.placement.choose import choose
-from weft.placement.device_figures import Machine, compared, pinned_machines
-from weft.placement.estimate import CPU_PRODUCT_SHARE, estimate, moved, work_of
+from weft.placement.device_figures import Machine, pinned_machines, profiled_devices
+from weft.placement.estimate import CPU_PRODUCT_SHARE, estimate, link_seconds, work_of
 from weft.schedule.build import build
 from weft.schedule.program import calls
 
@@ -91,7 +91,7 @@ def test_a_product_turns_where_its_figures_say() -> None:
 def test_what_an_estimate_is_made_of() -> None:
     add = program_of(lambda x: x + 1.0, ones(1 << 20))
     nbytes = 2 * 4 << 20
-    here, there = estimate("cpu", add, HOST), estimate("gpu", add, CARD, moved(4 << 20, CARD.link))
+    here, there = estimate("cpu", add, HOST), estimate("gpu", add, CARD, link_seconds(4 << 20, CARD.link))
     assert here.launches == 1 and nbytes / 1e10 < here.working < 1.5 * nbytes / 1e10 and here.moving == 0
     assert here.total == here.launching + here.working
     assert there.working == pytest.approx(nbytes / 1e12) and there.moving == pytest.approx(1e-5 + (4 << 20) / 1e10)
@@ -148,7 +148,7 @@ def test_explain_tells_both(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert found.placement is not None and found.placement.device == "cpu"
     assert "on cpu: gpu would take" in capsys.readouterr().out
     monkeypatch.delenv("WEFT_PROFILE")
-    assert wf.explain(solve, ones(3), ones(100, 3), ones(3, 100)).placement is None and compared() == {}
+    assert wf.explain(solve, ones(3), ones(100, 3), ones(3, 100)).placement is None and profiled_devices() == {}
 
 
 @pytest.mark.parametrize("change", [

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.soak import interrupts
-from weft.process.signals import uninterrupted
+from weft.process.signals import defer_signals
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,26 +37,26 @@ def press() -> None:
 def test_it_is_raised_at_the_end_of_the_outermost() -> None:
     steps: list[Any] = []
     with pytest.raises(KeyboardInterrupt):
-        with uninterrupted():
+        with defer_signals():
             press()
             steps.append(1)
-            with uninterrupted():
+            with defer_signals():
                 press()
                 steps.append(2)
             steps.append(3)
         steps.append(4)
     assert steps == [1, 2, 3]
-    with uninterrupted():
+    with defer_signals():
         steps.append(5)
     assert steps[-1] == 5
 
 
 def test_an_error_inside_is_not_forgotten() -> None:
     with pytest.raises(ZeroDivisionError):
-        with uninterrupted():
+        with defer_signals():
             1 / 0  # noqa: B018
     with pytest.raises(KeyboardInterrupt) as caught:
-        with uninterrupted():
+        with defer_signals():
             press()
             1 / 0  # noqa: B018
     assert isinstance(caught.value.__context__, ZeroDivisionError)
@@ -66,13 +66,13 @@ def test_handlers_of_the_users_are_called_later_and_others_are_left_alone() -> N
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
     try:
-        with uninterrupted():
+        with defer_signals():
             press()
             assert not seen
         assert seen == [signal.SIGINT]
         for other in (signal.SIG_IGN, signal.SIG_DFL):
             signal.signal(signal.SIGINT, other)
-            with uninterrupted():
+            with defer_signals():
                 assert signal.getsignal(signal.SIGINT) == other
     finally:
         signal.signal(signal.SIGINT, before)
@@ -90,7 +90,7 @@ def test_what_handlers_of_other_signals_raise_waits_too(name: str) -> None:
     before = signal.signal(number, ring)
     try:
         with pytest.raises(TimeoutError) as caught:
-            with uninterrupted():
+            with defer_signals():
                 for _ in range(2):  # twice is once, as with signals that wait in the kernel
                     signal.raise_signal(number)
                     steps.append(time.sleep(0))
@@ -111,7 +111,7 @@ def test_all_that_came_are_handled_whatever_the_first_raises() -> None:
     before = [signal.signal(number, ring) for number in numbers]
     try:
         with pytest.raises(KeyboardInterrupt) as caught:
-            with uninterrupted():
+            with defer_signals():
                 for number in (*numbers, signal.SIGINT):
                     signal.raise_signal(number)
                     time.sleep(0)
@@ -128,7 +128,7 @@ def test_an_event_loop_hears_a_signal_once() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, heard.append, 1)
-        with uninterrupted():
+        with defer_signals():
             signal.raise_signal(signal.SIGUSR1)
             time.sleep(0)
         for _ in range(5):
@@ -143,7 +143,7 @@ def test_other_threads_hold_nothing() -> None:
     found: list[Any] = []
 
     def look() -> None:
-        with uninterrupted():
+        with defer_signals():
             found.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=look)
@@ -177,7 +177,7 @@ def test_a_module_whose_import_was_interrupted_can_be_imported_again(name: str) 
         "def press(self, module):\n"
         f"    if module.__name__ != {name!r} or 'pressed' in globals():\n        return load(self, module)\n"
         "    globals()['pressed'] = True\n"
-        "    with weft.process.import_hook.uninterrupted():\n"
+        "    with weft.process.import_hook.defer_signals():\n"
         "        signal.raise_signal(signal.SIGINT)\n        load(self, module)\n"
         "weft.process.import_hook._UninterruptedLoader.exec_module = press\n"
         f"try:\n    importlib.import_module({name!r})\nexcept KeyboardInterrupt:\n    print('raised')\n"
@@ -223,7 +223,7 @@ def test_what_comes_while_handlers_are_put_back_is_handled(monkeypatch: pytest.M
     before = setting(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            with uninterrupted():
+            with defer_signals():
                 monkeypatch.setattr(signal, "signal", pressed)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:

@@ -130,9 +130,9 @@ class Stop:
 @pytest.mark.parametrize("kind", ["arrays", "loader"])
 def test_no_snapshot_of_weights_that_are_not_finite(kind: str, monkeypatch) -> None:
     """However often they are taken: the step that made the weights bad is found, and not taken for their fault."""
-    monkeypatch.setattr(snapshot, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(snapshot, "LEAST_COSTS", 0)
-    monkeypatch.setattr(snapshot, "LOOK_EVERY", 1)
+    monkeypatch.setattr(snapshot, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(snapshot, "MIN_COSTS", 0)
+    monkeypatch.setattr(snapshot, "CHECK_EVERY", 1)
     x, y = data()
     x[33, 0] = 0.0
     given = (x, y) if kind == "arrays" else (wf.data.Loader((x, y), 10),)

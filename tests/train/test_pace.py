@@ -18,11 +18,9 @@ from weft.train.checkpoint import load
 def many(monkeypatch) -> list[int]:
     """Loops of four from the third update on; lists how many updates each native loop made."""
     made: list[int] = []
-    for module, name, value in (
-        (loop, "MANY", 4), (loop, "MANY", 4), (loop, "SHORT", 1e9), (loop, "LEFT", 0), (loop, "WATCHED", 1),
-    ):
-        monkeypatch.setattr(module, name, value)
-    once = loop.UpdateRunner._many
+    for name, value in (("UPDATES_PER_LOOP", 4), ("SHORT_STEP_S", 1e9), ("MIN_REMAINING", 0), ("TIMED_UPDATES", 1)):
+        monkeypatch.setattr(loop, name, value)
+    once = loop.UpdateRunner._run_block
 
     def counted(self, block, lr):
         out = once(self, block, lr)
@@ -30,7 +28,7 @@ def many(monkeypatch) -> list[int]:
             made.append(len(block))
         return out
 
-    monkeypatch.setattr(loop.UpdateRunner, "_many", counted)
+    monkeypatch.setattr(loop.UpdateRunner, "_run_block", counted)
     return made
 
 
@@ -208,7 +206,7 @@ def test_what_numpy_refuses_among_many(at: int, many) -> None:
 
 def test_long_steps_and_short_runs_stay_single(many, monkeypatch) -> None:
     x, y = data(60)
-    for name, value in (("SHORT", 0.0), ("LEFT", 46)):
+    for name, value in (("SHORT_STEP_S", 0.0), ("MIN_REMAINING", 46)):
         with monkeypatch.context() as patch:
             patch.setattr(loop, name, value)
             wf.train.fit(net(), x, y, epochs=3, batch_size=4, show=False)

@@ -20,8 +20,9 @@ _get_buffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p,
 )
 _GetBuffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
 _ReleaseBuffer = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-_kept = (ctypes.c_void_p * 3)()  # owned references: type, value and traceback of the exception to raise
-# export(x, view, flags); if that is not 0: PyErr_Restore(*_kept), return -1. {}: the addresses of export, _kept, PyErr_Restore
+_error_references = (ctypes.c_void_p * 3)()  # owned references: type, value and traceback of the exception to raise
+# export(x, view, flags); if that is not 0: PyErr_Restore(*_error_references), return -1. {}: the addresses of export,
+# _error_references and PyErr_Restore
 _CODE = {
     "x86_64": "4883ec08 48b8{} ffd0 85c0 7426 48b8{} 488b38 488b7008 488b5010 48b8{} ffd0 b8ffffffff 4883c408 c3",
     "aarch64": "fd7bbfa9 69010058 20013fd6 e0000034 49010058 200540a9 220940f9 29010058 20013fd6 00008012 fd7bc1a8 c0035fd6"
@@ -38,7 +39,7 @@ def _export(x: Any, view: int, flags: int) -> int:
         ctypes.c_void_p.from_address(view + ctypes.sizeof(ctypes.c_void_p)).value = None  # Py_buffer.obj: nothing was exported
         for k, part in enumerate((type(error), error, error.__traceback__) if _CODE_ADDRESS else ()):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
-            _kept[k] = id(part)
+            _error_references[k] = id(part)
         return -1
 
 
@@ -55,7 +56,7 @@ def _address(function: Any) -> int:
 def _map_code() -> int | None:
     """Return the address of the machine instructions, or None if they cannot run here."""
     text = _CODE.get(platform.machine(), "") if sys.platform == "linux" else ""
-    addresses = _address(_export), ctypes.addressof(_kept), _address(ctypes.pythonapi.PyErr_Restore)
+    addresses = _address(_export), ctypes.addressof(_error_references), _address(ctypes.pythonapi.PyErr_Restore)
     code = bytes.fromhex(text.format(*[struct.pack("<Q", address).hex() for address in addresses]))
     try:
         memory = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -30,8 +30,8 @@ from weft.runtime import execute
 
 CUDA = 2  # DLPack's device type
 _TYPE_CODES = {"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "bool": 6}  # DLPack's type codes
-_COPIED = 2  # flag of a copy
-_DEFAULT, _UNORDERED = 1, -1  # streams: CUDA's default stream; no synchronisation
+_COPY_FLAG = 2  # flag of a copy
+_DEFAULT, _NO_SYNCHRONISATION = 1, -1  # streams: CUDA's default stream; no synchronisation
 
 
 def _card(buffer: Any) -> SharesMemory | None:
@@ -94,12 +94,12 @@ def _waiting_stream(stream: Any) -> int | None:
         return _DEFAULT
     if isinstance(stream, bool) or not isinstance(stream, int | np.integer):
         raise TypeError(f"__dlpack__: stream must be None or an integer, as CUDA's streams are, not {stream!r}")
-    if stream < _UNORDERED or not stream:
+    if stream < _NO_SYNCHRONISATION or not stream:
         raise ValueError(
             f"__dlpack__: stream={stream} names none of CUDA's streams: 1 is the default stream, 2 the per-thread stream, -1 "
             "means no synchronisation, and 0 is ambiguous"
         )
-    return None if stream == _UNORDERED else int(stream)
+    return None if stream == _NO_SYNCHRONISATION else int(stream)
 
 
 class _MemoryOwner:
@@ -127,11 +127,11 @@ def _patched_capsule(view: np.ndarray, version: Any, device: tuple[int, int], fo
     if form.numpy.isbuiltin != 1:
         tensor.code = _code(form)
     if copied and flags is not None:
-        flags.value |= _COPIED
+        flags.value |= _COPY_FLAG
     return capsule
 
 
-_EXPORTED: dict[int, list[Any]] = {}  # id of an array -> its exported buffers, kept while the array lives
+_EXPORTED_BUFFERS: dict[int, list[Any]] = {}  # id of an array -> its exported buffers, kept while the array lives
 
 
 def interface(array: Any, node: Node, buffer: Any) -> dict[str, Any]:
@@ -143,11 +143,11 @@ def interface(array: Any, node: Node, buffer: Any) -> dict[str, Any]:
     if node.dtype.numpy.isbuiltin != 1:
         raise AttributeError(f"the CUDA array interface has no type for {node.dtype}; use .astype('float32')")
     key = id(array)
-    if key not in _EXPORTED:
-        _EXPORTED[key] = []
-        weakref.finalize(array, _EXPORTED.pop, key, None).atexit = False
-    if all([kept is not buffer for kept in _EXPORTED[key]]):
-        _EXPORTED[key].append(buffer)
+    if key not in _EXPORTED_BUFFERS:
+        _EXPORTED_BUFFERS[key] = []
+        weakref.finalize(array, _EXPORTED_BUFFERS.pop, key, None).atexit = False
+    if all([kept is not buffer for kept in _EXPORTED_BUFFERS[key]]):
+        _EXPORTED_BUFFERS[key].append(buffer)
     address = card.lend(buffer, None)  # the consumer waits for the stream in the interface
     return {
         "version": 3, "shape": node.shape, "typestr": node.dtype.numpy.str, "data": (address if node.size else 0, True),

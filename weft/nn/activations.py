@@ -58,12 +58,12 @@ def section(title: str, *lines: str) -> str:
     return "\n    ".join(["", title, "-" * len(title), *lines, ""]) if lines else ""
 
 
-def described(names: Iterable[str]) -> list[str]:
+def parameter_lines(names: Iterable[str]) -> list[str]:
     """Return the docstring lines of these parameters."""
     return [PARAMETERS[n] for n in names if n in PARAMETERS]
 
 
-def refused(names: Iterable[str]) -> list[str]:
+def raises_lines(names: Iterable[str]) -> list[str]:
     """Return the Raises lines for these parameters."""
     return [line for n in names if n in _ERRORS for line in (_ERRORS[n][0], f"    {_ERRORS[n][1]}")]
 
@@ -80,12 +80,12 @@ def _activation(example: str, shown: str, paper: str = "", exact: bool = False) 
         reference = section("References", paper) if paper else ""
         PAPERS[f.__name__] = paper
         f.__doc__ = f"""{(f.__doc__ or "").strip()}
-{section("Parameters", "x : array of any shape", *described(names))}
+{section("Parameters", "x : array of any shape", *parameter_lines(names))}
     Returns
     -------
     Array
         Of the shape and dtype of ``x``.
-{section("Raises", *refused(names))}{reference}
+{section("Raises", *raises_lines(names))}{reference}
     Examples
     --------
     >>> import weft as wf
@@ -383,12 +383,12 @@ def _layer(name: str, function: Callable[..., Array], example: str = "") -> type
     summary = (function.__doc__ or "").split("\n", 1)[0]
     reference = PAPERS.get(function.__name__, "")
     names = [s.name for s in settings]
-    errors = ["TypeError", "    The layer has no such setting.", *refused(names)]
+    errors = ["TypeError", "    The layer has no such setting.", *raises_lines(names)]
     document = f"""{summary}
 
     :func:`weft.nn.{function.__name__}` as a layer, for arrays of any shape.
     {reference}
-{section("Parameters", *described(names))}{section("Raises", *errors)}
+{section("Parameters", *parameter_lines(names))}{section("Raises", *errors)}
     Examples
     --------
     >>> import weft as wf

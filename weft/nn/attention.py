@@ -24,8 +24,8 @@ from weft.nn.size_arguments import extents
 from weft.process.docstrings import complete_module
 
 FLOAT32 = np.dtype(np.float32)
-STORED = 1 << 21  # scores of all heads, up to which they are stored (8 MB of float32) for the derivatives to reuse
-CAUSAL_DIVISOR = 16  # divides STORED for causal attention, whose zero half is skipped only if the scores are not stored
+MAX_STORED_SCORES = 1 << 21  # scores of all heads, up to which they are stored (8 MB of float32) for the derivatives to reuse
+CAUSAL_DIVISOR = 16  # divides MAX_STORED_SCORES if causal: the zero half is skipped only if scores are not stored
 
 
 def scaled_dot_product_attention(
@@ -124,7 +124,7 @@ def compute_attention(
 def _skips_scores(name: str, is_causal: bool, query: Array, key: Array, value: Array) -> bool:
     """Return whether attention is computed without storing the scores."""
     scores = math.prod(_leading_shape(name, query, key, value)) * query.shape[-2] * key.shape[-2]
-    return scores > (STORED // CAUSAL_DIVISOR if is_causal else STORED) and query.node.dtype in FLOATS
+    return scores > (MAX_STORED_SCORES // CAUSAL_DIVISOR if is_causal else MAX_STORED_SCORES) and query.node.dtype in FLOATS
 
 
 def _leading_shape(name: str, *arrays: Array) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.array.convert import promote_operands
 from weft.eager.apply import bind
-from weft.errors import DTypeError, ShapeError, renamed
+from weft.errors import DTypeError, ShapeError, rename_error
 from weft.functions.creation.fill import asarray, zeros
 from weft.functions.shape.axes import flip, permute_dims
 from weft.functions.statistics.pad import pad
@@ -31,7 +31,7 @@ def _add_bias(y: Array, bias: Array | None, spatial: int, name: str) -> Array:
     return y + bias.reshape((1, -1) + (1,) * spatial)
 
 
-def padded(x: Any, spatial: int, weight: Array, padding: Any, stride: Any, dilation: Any, mode: str, name: str) -> Array:
+def pad_images(x: Any, spatial: int, weight: Array, padding: Any, stride: Any, dilation: Any, mode: str, name: str) -> Array:
     """Return ``x`` with the convolution's ``padding`` added, filled by a mode of :data:`PADDING` other than zeros."""
     x = asarray(x)
     images(name, x.shape, spatial)
@@ -70,7 +70,7 @@ def _bind(name: str, x: Node, w: Node, **params: Any) -> Array:
     try:
         y = wrap(bind(TABLE["conv_general"], x, w, **params, **current_precision(x.dtype)))
     except (ShapeError, DTypeError) as error:
-        raise renamed(error, name) from None
+        raise rename_error(error, name) from None
     return y if chosen is None else chosen.round_gradient(y)
 
 
@@ -90,7 +90,7 @@ def convolve(
     return _add_bias(y, bias, spatial, name)
 
 
-def transposed(
+def transpose_convolution(
     name: str, spatial: int, x: Any, w: Array, bias: Array | None, stride: Any, padding: Any, output_padding: Any,
     groups: int, dilation: Any,
 ) -> Array:
@@ -206,21 +206,21 @@ def conv_transpose2d(
     >>> wf.nn.conv_transpose2d(wf.ones((1, 4, 5, 5)), wf.ones((4, 2, 2, 2)), stride=2).shape
     (1, 2, 10, 10)
     """
-    return transposed("conv_transpose2d", 2, x, w, bias, stride, padding, output_padding, groups, dilation)
+    return transpose_convolution("conv_transpose2d", 2, x, w, bias, stride, padding, output_padding, groups, dilation)
 
 
 def conv_transpose1d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
-    return transposed("conv_transpose1d", 1, x, w, bias, stride, padding, output_padding, groups, dilation)
+    return transpose_convolution("conv_transpose1d", 1, x, w, bias, stride, padding, output_padding, groups, dilation)
 
 
 def conv_transpose3d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
-    return transposed("conv_transpose3d", 3, x, w, bias, stride, padding, output_padding, groups, dilation)
+    return transpose_convolution("conv_transpose3d", 3, x, w, bias, stride, padding, output_padding, groups, dilation)
 
 
 complete_docs(conv2d, conv_transpose2d)
@@ -319,7 +319,7 @@ class Conv2d(_Conv):
     def forward(self, x: Any) -> Array:
         name, n, weight, padding = f"conv{self.spatial}d", self.spatial, self.weights(x), self.padding
         if self.padding_mode != "zeros":
-            x, padding = padded(x, n, weight, padding, self.stride, self.dilation, self.padding_mode, name), 0
+            x, padding = pad_images(x, n, weight, padding, self.stride, self.dilation, self.padding_mode, name), 0
         return convolve(name, n, x, weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
 
@@ -352,7 +352,7 @@ class ConvTranspose2d(_Conv):
         self._start(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
 
     def forward(self, x: Any) -> Array:
-        return transposed(
+        return transpose_convolution(
             f"conv_transpose{self.spatial}d", self.spatial, x, self.weights(x), self.bias, self.stride, self.padding,
             self.output_padding, self.groups, self.dilation,
         )

@@ -19,12 +19,12 @@ from weft.errors import DTypeError, ShapeError
 from weft.transforms.tree import register_module, structure_changed
 
 
-class _Watch(threading.local):
+class _CallHook(threading.local):
     watch: Any = None  # replaces forward in this thread: watch(module, args, kwargs)
     enter: Any = None  # returns the context manager in which forward runs: enter(module)
 
 
-CALL_HOOK = _Watch()
+CALL_HOOK = _CallHook()
 
 
 class ModuleTree:

@@ -10,7 +10,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.convert import as_node
 from weft.eager.apply import bind
-from weft.errors import DTypeError, ShapeError, renamed, short
+from weft.errors import DTypeError, ShapeError, rename_error, short
 from weft.functions.creation.fill import asarray
 from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import abs as absolute
@@ -67,7 +67,7 @@ def _reduce(name: str, kind: str, x: Array, placement: Placement) -> Array:
     try:
         return wrap(bind(TABLE["reduce_window"], as_node(x), kind=kind, window=k, stride=s, padding=p))
     except (ShapeError, DTypeError) as error:
-        raise renamed(error, name) from None
+        raise rename_error(error, name) from None
 
 
 def max_pool(spatial: int, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:

@@ -66,9 +66,9 @@ def check_can_infer(layer: Any, name: str) -> None:
         )
 
 
-_INFERRED = ("in_features", "in_channels", "num_features", "num_channels", "in1_features", "in2_features", "input_size")
+_INFERRED_ARGUMENTS = ("in_features", "in_channels", "num_features", "num_channels", "in1_features", "in2_features", "input_size")
 
 
 def has_unknown_widths(model: Any) -> bool:
     """Return whether a layer in ``model`` has yet to infer a width from the first batch."""
-    return any(getattr(m, name, 0) is None for _, m in model.modules() for name in _INFERRED)
+    return any(getattr(m, name, 0) is None for _, m in model.modules() for name in _INFERRED_ARGUMENTS)

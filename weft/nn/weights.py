@@ -106,9 +106,9 @@ def unpack(content: bytes, source: Any) -> dict[str, np.ndarray]:
         elif dtype == np.bool_ and end > begin and np.frombuffer(part, np.uint8).max() > 1:
             problem = "holds bytes other than 0 and 1, but is of bools"
         if problem:
-            raise DataError(f"{source} is damaged: tensor {shown(name)} (bytes {start + begin} to {start + end}) {problem}")
+            raise DataError(f"{source} is damaged: tensor {short_repr(name)} (bytes {start + begin} to {start + end}) {problem}")
         if (form_name := metadata.get(FORMAT + name)) is not None:
-            dtype = _dtype_of(form_name, dtype, f"{source}: tensor {shown(name)}")
+            dtype = _dtype_of(form_name, dtype, f"{source}: tensor {short_repr(name)}")
         arrays[name] = np.frombuffer(part, dtype).reshape(shape)
     return arrays
 
@@ -129,7 +129,9 @@ def _check_spans(spans: Iterable[tuple[int, int, str]], size: int, source: Any) 
     at = 0
     for begin, end, name in sorted(spans):
         if begin != at:
-            raise _file_error(source, f"tensor {shown(name)} begins at byte {begin} of the data, the one before it ends at {at}")
+            raise _file_error(
+                source, f"tensor {short_repr(name)} begins at byte {begin} of the data, the one before it ends at {at}"
+            )
         at = end
     if at != size:
         raise _file_error(source, f"its tensors take {at} bytes, but {size} follow the header")
@@ -164,7 +166,7 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, value in pairs:
         if name in table:
-            raise ValueError(f"{shown(name)} is there twice")
+            raise ValueError(f"{short_repr(name)} is there twice")
         name.encode()  # raises for lone surrogates
         if isinstance(value, str):
             value.encode()
@@ -182,22 +184,24 @@ def short_int(digits: str, most: int = MAX_DIGITS) -> int:
 def _check_entry(name: str, entry: Any, size: int, source: Any) -> tuple[np.dtype, tuple[int, ...], int, int]:
     """Return dtype, shape, begin and end of a tensor after checking its entry in the header."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise _file_error(source, f"tensor {shown(name)} is not described by dtype, shape and data_offsets")
+        raise _file_error(source, f"tensor {short_repr(name)} is not described by dtype, shape and data_offsets")
     code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(code, str) or code not in DTYPES:
-        raise _file_error(source, f"tensor {shown(name)} has dtype {shown(code)}; weft reads {', '.join(DTYPES)}")
+        raise _file_error(source, f"tensor {short_repr(name)} has dtype {short_repr(code)}; weft reads {', '.join(DTYPES)}")
     if not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
-        raise _file_error(source, f"tensor {shown(name)} has shape {shown(shape)} and data_offsets {shown(offsets)}")
+        raise _file_error(
+            source, f"tensor {short_repr(name)} has shape {short_repr(shape)} and data_offsets {short_repr(offsets)}"
+        )
     if len(shape) > MAX_DIMENSIONS:
-        raise _file_error(source, f"tensor {shown(name)} has {len(shape)} dimensions, an array has {MAX_DIMENSIONS} at most")
+        raise _file_error(source, f"tensor {short_repr(name)} has {len(shape)} dimensions, an array has {MAX_DIMENSIONS} at most")
     begin, end = offsets
     itemsize = DTYPES[code].itemsize
     size_needed = math.prod(shape) * itemsize
     if end - begin != size_needed or math.prod(n for n in shape if n) * itemsize > MAX_BYTES:  # also if empty
-        tensor = f"tensor {shown(name)} of {code} and shape {shown(tuple(shape))}"
+        tensor = f"tensor {short_repr(name)} of {code} and shape {short_repr(tuple(shape))}"
         raise _file_error(source, f"{tensor} needs {size_needed} bytes, it is given {end - begin}")
     if end > size:
-        raise _file_error(source, f"cut off: tensor {shown(name)} ends at byte {end} of the data, which has {size}")
+        raise _file_error(source, f"cut off: tensor {short_repr(name)} ends at byte {end} of the data, which has {size}")
     return DTYPES[code], tuple(shape), begin, end
 
 
@@ -211,7 +215,7 @@ _REPR.maxstring = _REPR.maxother = 120
 _REPR.maxlist = _REPR.maxtuple = _REPR.maxdict = 8
 
 
-def shown(x: Any) -> str:
+def short_repr(x: Any) -> str:
     """Return the repr of a value from a file, shortened for a message."""
     return _REPR.repr(x)
 

@@ -28,7 +28,7 @@ from weft.transforms.control import scan, while_loop
 
 DONE, STOPPED, OUT_OF_STEPS, FAILED = 0, 1, 2, 3
 MAX_MASKED = 512  # numbers in ``ys`` up to which each step visits all times
-_LAST = 0.99  # a step that covers this part of the remaining time is stretched to all of it
+_STRETCH_SHARE = 0.99  # a step that covers this part of the remaining time is stretched to all of it
 
 
 class Problem(NamedTuple):
@@ -125,7 +125,7 @@ def _attempt(problem: Problem, state: dict[str, Any], last: Array, direction: Ar
     """Return the state after one step, and the step."""
     solver, control, t, y = problem.solver, problem.control, state["t"], state["y"]
     rest = last - t
-    final = state["h"] >= _LAST * absolute(rest)
+    final = state["h"] >= _STRETCH_SHARE * absolute(rest)
     h = where(final, rest, direction * state["h"])
     step = solver.step(problem.slope, t, h, y, state["slope"], problem.atol + problem.rtol * absolute(y))
     after = {**state}

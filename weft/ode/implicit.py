@@ -2,7 +2,8 @@
 
 A step computes one Jacobian by reverse derivatives and one inverse of ``1 - h * diagonal * Jacobian``, which all stages use. Each
 stage takes a fixed number of iterations; a step whose last corrections are too large for the tolerance is rejected. States of at
-most ``SMALL`` elements are inverted by array code, so the loop stays native. Larger ones use LAPACK, so Python drives the loop.
+most ``MAX_UNROLLED_SIZE`` elements are inverted by array code, so the loop stays native. Larger ones use LAPACK, so Python
+drives the loop.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from weft.ode.tableaus import Tableau
 from weft.transforms.grad import vjp
 from weft.transforms.vmap import vmap
 
-SMALL = 8
-DIVERGED = 2  # growth of a correction at which the iterations end, as in CVODE
-CONVERGED = 0.05  # the largest last correction of a stage, in units of the tolerance
+MAX_UNROLLED_SIZE = 8
+DIVERGENCE_GROWTH = 2  # growth of a correction at which the iterations end, as in CVODE
+CONVERGENCE_TOLERANCE = 0.05  # the largest last correction of a stage, in units of the tolerance
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,14 @@ class ImplicitRungeKutta(RungeKutta):
                 change = (solve @ residual.reshape(-1)).reshape(y.shape)
                 size = stop_gradient(norm(own * change / scale))
                 if before is not None:  # a rejected step must stay finite: its derivative, 0 times infinity, would be NaN
-                    change = where(size <= DIVERGED * before, change, 0.0)
-                    size = where(size <= DIVERGED * before, size, before)
+                    change = where(size <= DIVERGENCE_GROWTH * before, change, 0.0)
+                    size = where(size <= DIVERGENCE_GROWTH * before, size, before)
                 k, before = k + change, size
             worst = maximum(worst, size)
             end = start + own * k
             slopes.append(k)
         polynomial = [width * combine(column, slopes) for column in zip(*table.polynomials, strict=True)]
-        return Step(end, slopes[-1], polynomial, width * combine(table.error, slopes), less(worst, CONVERGED))
+        return Step(end, slopes[-1], polynomial, width * combine(table.error, slopes), less(worst, CONVERGENCE_TOLERANCE))
 
 
 def jacobian(f: Slope, t: Array, y: Array) -> Array:
@@ -94,7 +95,7 @@ def jacobian(f: Slope, t: Array, y: Array) -> Array:
 def invert(a: Array) -> Array:
     """Return the inverse of a matrix; small ones by Gauss-Jordan elimination with row pivots, in array code."""
     n = a.shape[0]
-    if n > SMALL:
+    if n > MAX_UNROLLED_SIZE:
         return inv(a)
     rows = concat([a, eye(n, dtype=a.dtype)], axis=1)
     place = arange(n)

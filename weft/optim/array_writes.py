@@ -31,11 +31,11 @@ def write_together(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] 
 
     Contents and ``others`` that may raise are computed before the first write.
     """
-    for target, node in ready(writes, others):
+    for target, node in prepare_writes(writes, others):
         target._set(node)
 
 
-def ready(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] = ()) -> list[tuple[Array, Node]]:
+def prepare_writes(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] = ()) -> list[tuple[Array, Node]]:
     """Return each target with the node to write, after computing all nodes that may raise, ``others`` included."""
     nodes = [_convert_content(target, content) for target, content in writes]
     compute_fallible([*nodes, *[x.node for x in others]])

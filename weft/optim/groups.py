@@ -11,7 +11,7 @@ class GroupOptions(MutableMapping):
     """The options that one group sets itself; ``groups["*.bias"]["lr"] = 0.1`` sets one.
 
     ``holder`` is the group's optimizer, whose attributes are the values. ``change`` is called with an option's name and its new
-    value, or ``DELETED``.
+    value, or ``DELETED_MARK``.
     """
 
     def __init__(self, holder: Any, names: tuple[str, ...], change: Callable[[GroupOptions, str, Any], None]) -> None:
@@ -28,7 +28,7 @@ class GroupOptions(MutableMapping):
     def __delitem__(self, name: str) -> None:
         if name not in self.names:
             raise KeyError(name)
-        self.change(self, name, DELETED)
+        self.change(self, name, DELETED_MARK)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -56,4 +56,4 @@ class Groups(UserDict):
         )
 
 
-DELETED = object()
+DELETED_MARK = object()

@@ -30,7 +30,7 @@ class Point:
     loss: Array
     gradient: Array
     evaluations: Array
-    found: Array
+    is_found: Array
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _Search:
     high_loss: Array
     high_slope: Array
     count: Array
-    done: Array
+    is_done: Array
 
 
 def strong_wolfe(
@@ -88,8 +88,8 @@ def strong_wolfe(
         ]
         trial = where(
             isfinite(high),
-            _inside(low, low_loss, low_slope, high, high_loss, high_slope),
-            _beyond(s.low, s.low_loss, s.low_slope, a, value, tilt),
+            _trial_inside(low, low_loss, low_slope, high, high_loss, high_slope),
+            _trial_beyond(s.low, s.low_loss, s.low_slope, a, value, tilt),
         )
         return _Search(trial, low, low_loss, low_slope, low_gradient, high, high_loss, high_slope, s.count + 1, is_good)
 
@@ -97,7 +97,7 @@ def strong_wolfe(
     start = _Search(
         first, nothing, loss, slope, gradient, infinite, nothing, nothing, zeros((), dtype="int64"), zeros((), dtype="bool"),
     )
-    end = while_loop(lambda s: ~s.done & (s.count < most), body, start)
+    end = while_loop(lambda s: ~s.is_done & (s.count < most), body, start)
     found = (end.low > 0) & (near | (end.low_loss < loss))
     return Point(
         where(found, x + end.low * direction, x), where(found, end.low_loss, loss), where(found, end.low_gradient, gradient),
@@ -137,7 +137,7 @@ def _cubic(a: Array, fa: Array, sa: Array, b: Array, fb: Array, sb: Array) -> Ar
     return b - (b - a) * (sb + root - d) / (sb - sa + 2 * root)
 
 
-def _inside(a: Array, fa: Array, sa: Array, b: Array, fb: Array, sb: Array) -> Array:
+def _trial_inside(a: Array, fa: Array, sa: Array, b: Array, fb: Array, sb: Array) -> Array:
     """Return the next trial in the interval from ``a`` to ``b``: the cubic's minimum, or the middle if that is not finite."""
     t = _cubic(a, fa, sa, b, fb, sb)
     edge = MARGIN * absolute(b - a)
@@ -145,7 +145,7 @@ def _inside(a: Array, fa: Array, sa: Array, b: Array, fb: Array, sb: Array) -> A
     return minimum(maximum(t, minimum(a, b) + edge), maximum(a, b) - edge)
 
 
-def _beyond(a: Array, fa: Array, sa: Array, b: Array, fb: Array, sb: Array) -> Array:
+def _trial_beyond(a: Array, fa: Array, sa: Array, b: Array, fb: Array, sb: Array) -> Array:
     """Return the next trial above ``b``, where the loss still falls: the cubic's minimum, within limits."""
     t = _cubic(a, fa, sa, b, fb, sb)
     least, largest = b + MARGIN * (b - a), b + WIDEN * (b - a)

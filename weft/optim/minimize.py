@@ -220,7 +220,7 @@ def _drive(
     return MinimizeResult(
         params, run.rebuild(state.best_x), loss, float(state.best_loss), done, int(state.evaluations),
         status in (Status.SMALL_GRADIENT, Status.SMALL_CHANGE), message, slope, interrupted,
-        jit(main.both)(params, *last)[1] if main.has_aux else None,
+        jit(main.loss_and_aux)(params, *last)[1] if main.has_aux else None,
     )
 
 
@@ -271,11 +271,11 @@ class _Batches:
     """The batches of a run: none, one, or those of an iterable."""
 
     def __init__(self, data: Any, is_first_order: bool) -> None:
-        self.one: tuple[Any, ...] = ()
+        self.single_batch: tuple[Any, ...] = ()
         self.source: Iterable[Any] | None = None
         self.iterator: Iterator[Any] | None = None
         if isinstance(data, Array | np.ndarray) or (is_container(data) and not isinstance(data, list)):
-            self.one = (_as_arrays(data),)
+            self.single_batch = (_as_arrays(data),)
         elif hasattr(type(data), "__iter__"):
             if not is_first_order:
                 raise ValueError(
@@ -290,7 +290,7 @@ class _Batches:
     def take(self) -> tuple[Any, ...] | None:
         """Return the arguments of the loss beside the parameters for the next step; None if no batch is left."""
         if self.source is None or self.iterator is None:
-            return self.one
+            return self.single_batch
         for _ in range(2):
             for batch in self.iterator:
                 return (_as_arrays(batch),)
@@ -309,18 +309,18 @@ class _Searching:
 
     def __init__(self, main: Loss, variables: Variables, method: Any, tol: float | None, bounds: Any) -> None:
         self.rebuild, self.method = variables.rebuild, method
-        self.first = variables.vector
+        self.first_vector = variables.vector
         lower = upper = None
         if bounds is not None:
             if not method.has_bounds:
                 _refuse_bounds(method)
             if not isinstance(bounds, tuple) or len(bounds) != 2:  # a list may be SciPy's, of a pair for each parameter
                 raise TypeError("minimize: bounds must be a tuple (lower, upper), each None, a number or a tree like params")
-            lower, upper = variables.bound(bounds[0], "lower"), variables.bound(bounds[1], "upper")
+            lower, upper = variables.bounds_vector(bounds[0], "lower"), variables.bounds_vector(bounds[1], "upper")
             if not bool((lower <= upper).all()):
                 raise ValueError("minimize: a lower bound is above the upper bound, or not a number")
-        default = method.default_tol or float(np.finfo(self.first.dtype).eps) ** 0.5
-        dtype = self.first.dtype
+        default = method.default_tol or float(np.finfo(self.first_vector.dtype).eps) ** 0.5
+        dtype = self.first_vector.dtype
 
         def objective(batch: tuple[Any, ...]) -> Objective:
             def residuals(x: Array) -> Array:
@@ -348,7 +348,7 @@ class _Searching:
         return gradient_size(self._objective, state.x, state.gradient)
 
     def start(self, batch: tuple[Any, ...]) -> State:
-        return self._start(self.first, batch)
+        return self._start(self.first_vector, batch)
 
     def advance(self, state: State, until: Array, batch: tuple[Any, ...]) -> State:
         return self._advance(state, until, batch)

@@ -109,7 +109,7 @@ class Loss:
     def __init__(self, function: Callable[..., Any], has_aux: bool) -> None:
         self.function, self.has_aux = function, has_aux
 
-    def both(self, params: Any, *batch: Any) -> tuple[Any, Any]:
+    def loss_and_aux(self, params: Any, *batch: Any) -> tuple[Any, Any]:
         """Return (loss, aux)."""
         out = self.function(params, *batch)
         if not self.has_aux:
@@ -120,7 +120,7 @@ class Loss:
 
     def value(self, params: Any, *batch: Any) -> Array:
         """Return the loss as an array of shape ()."""
-        out, _ = self.both(params, *batch)
+        out, _ = self.loss_and_aux(params, *batch)
         if not isinstance(out, Array | float | int | np.ndarray | np.number):
             kind = type(out).__name__
             raise TypeError(f"minimize: the loss returns {kind}, but must return one number; has_aux=True allows more")
@@ -136,7 +136,7 @@ class Loss:
 
     def residuals(self, params: Any, *batch: Any) -> Array:
         """Return all residuals as one vector."""
-        out, _ = self.both(params, *batch)
+        out, _ = self.loss_and_aux(params, *batch)
         vector = out if out is None else ravel(out)[0]
         if vector is None or not vector.size:
             found = "None" if out is None else "no elements"
@@ -202,7 +202,7 @@ class Variables:
                 first.setdefault(k, path or "params")
         return [first[k] for k in range(len(self.values))]
 
-    def bound(self, value: Any, side: str) -> Array:
+    def bounds_vector(self, value: Any, side: str) -> Array:
         """Return the bounds of one side as a vector. ``value``: None, a number, or a tree like the parameters"""
         infinite = float("-inf") if side == "lower" else float("inf")
         what = f"minimize: the {side} bound"

@@ -23,7 +23,7 @@ from weft.graph.node import Node, Shape
 from weft.optim import array_writes
 from weft.optim.array_writes import Writes, write_together
 from weft.optim.clipping import clip_by_norm, clip_by_value
-from weft.optim.groups import DELETED, GroupOptions, Groups
+from weft.optim.groups import DELETED_MARK, GroupOptions, Groups
 from weft.optim.update_arguments import check_learning_rate, match_gradients, named_arrays
 from weft.runtime.cell import inside_trace, owning_trace
 from weft.runtime.context import CONTEXT
@@ -245,7 +245,7 @@ class Optimizer:
                 writes += [(stored, numbers[number]) for number, stored in member.shared.items()]
                 steps[key] = rate if self.schedule is None else rate * factor, t, numbers
             writes += member._update_writes(p, slopes[name], self.state[name], steps[key], rows.get(name), name in rows)
-        return array_writes.ready(writes)
+        return array_writes.prepare_writes(writes)
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr: float | Array, t: Array) -> tuple[Array, dict[str, Array]]:
         """Return the new parameter and the new state; ``t`` counts from 1. ``state`` also contains the step's ``numbers``."""
@@ -321,10 +321,10 @@ class Optimizer:
         """Set or delete an option of a group, also in all optimizers of parameters that belong to the group."""
         pattern, names = next(p for p, o in self.groups.items() if o is options), options.names
         self._need_option(pattern, name)
-        if value is not DELETED:
+        if value is not DELETED_MARK:
             setattr(options.holder, name, value)  # raises if the value is invalid
-        if (name in names) != (value is not DELETED):  # a traced step depends on which groups have an option
-            options.names = tuple(n for n in names if n != name) + (() if value is DELETED else (name,))
+        if (name in names) != (value is not DELETED_MARK):  # a traced step depends on which groups have an option
+            options.names = tuple(n for n in names if n != name) + (() if value is DELETED_MARK else (name,))
             self._state_version = object()
         for key, member in self._members.items():
             if pattern in key:
@@ -427,7 +427,7 @@ class Optimizer:
 
         def rule(value: Array, g: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
             if self.weight_decay:
-                value, g = self._decayed(value, g, rate)
+                value, g = self._decay(value, g, rate)
             return self.rule(value, g, {**state, **numbers}, rate, t)
 
         if rows is not None:
@@ -437,7 +437,7 @@ class Optimizer:
         new_value, new_state = rule(p if p.dtype == dtype else p.astype(dtype), g, state)  # float16 is only a storage format
         return [*[(state[slot], content) for slot, content in new_state.items()], (p, new_value)]
 
-    def _decayed(self, p: Array, g: Array, lr: Any) -> tuple[Array, Array]:
+    def _decay(self, p: Array, g: Array, lr: Any) -> tuple[Array, Array]:
         """Return parameter and gradient after weight decay."""
         if self.decoupled:
             return p - (lr * self.weight_decay) * p, g  # 1 - lr * weight_decay could round to 1

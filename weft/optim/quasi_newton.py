@@ -17,7 +17,7 @@ from weft.optim.line_search import FLAT, NOISE, projected_search, strong_wolfe
 from weft.optim.objective import Objective, State, Status, epsilon, first_state, next_state, stationary
 from weft.transforms.control import scan
 
-NEAR = 1e-3  # a variable within this distance of a bound goes there if the gradient pushes it outside
+BOUND_TOLERANCE = 1e-3  # a variable within this distance of a bound goes there if the gradient pushes it outside
 
 
 @dataclass(frozen=True)
@@ -91,18 +91,20 @@ class Descent:
             )
         step, change = point.x - x, point.gradient - gradient
         product, square = step @ change, change @ change
-        is_curved = logical_and(point.found, product > epsilon(x) * square)
+        is_curved = logical_and(point.is_found, product > epsilon(x) * square)
         after = self.remember(memory, step, change)
         empty = self.memory(x)
-        new = {n: where(point.found, where(is_curved, after[n], memory[n]), empty[n]) for n in empty}
-        new["pairs"] = where(point.found, pairs + is_curved, 0)
+        new = {n: where(point.is_found, where(is_curved, after[n], memory[n]), empty[n]) for n in empty}
+        new["pairs"] = where(point.is_found, pairs + is_curved, 0)
         new["fall"] = state.loss - point.loss
         size = maximum(absolute(state.loss), absolute(point.loss))
-        is_still = point.found & (absolute(state.loss - point.loss) <= NOISE * epsilon(x) * size)
+        is_still = point.is_found & (absolute(state.loss - point.loss) <= NOISE * epsilon(x) * size)
         could_fall = -(gradient @ way) > FLAT * NOISE * epsilon(x) * absolute(state.loss)
         failed = where((pairs > 0) & could_fall, Status.RUNNING, where(could_fall, Status.NO_LOWER_LOSS, Status.SMALL_CHANGE))
         is_near = stationary(objective, point.x, point.gradient)
-        status = where(point.found, where(logical_and(is_near == Status.RUNNING, is_still), Status.SMALL_CHANGE, is_near), failed)
+        status = where(
+            point.is_found, where(logical_and(is_near == Status.RUNNING, is_still), Status.SMALL_CHANGE, is_near), failed
+        )
         return next_state(state, point.x, point.loss, point.gradient, point.evaluations, status, new)
 
 
@@ -229,6 +231,6 @@ def _held_at_bounds(objective: Objective, x: Array, gradient: Array) -> Array | 
     """Return where a variable is at a bound and the gradient pushes it outside. None without bounds"""
     if objective.lower is None or objective.upper is None:
         return None
-    reach = minimum(NEAR, largest(absolute(x - objective.project(x - gradient))))
+    reach = minimum(BOUND_TOLERANCE, largest(absolute(x - objective.project(x - gradient))))
     is_low = (x <= objective.lower + reach) & (gradient > 0)
     return is_low | ((x >= objective.upper - reach) & (gradient < 0))

@@ -622,7 +622,7 @@ class LAMB(Adam):
     ) -> None:
         super().__init__(lr, betas, eps, weight_decay=weight_decay, **options)
 
-    def _decayed(self, p: Array, g: Array, lr) -> tuple[Array, Array]:
+    def _decay(self, p: Array, g: Array, lr) -> tuple[Array, Array]:
         return p, g
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:

@@ -23,10 +23,10 @@ class PlacementFigures:
     """
 
     machines: Mapping[str, Machine]
-    least: float
+    least_seconds: float
 
 
-_KNOWN: dict[Any, PlacementFigures | None] = {}
+_FIGURES: dict[Any, PlacementFigures | None] = {}
 
 
 def figures() -> PlacementFigures | None:
@@ -44,15 +44,15 @@ def figures() -> PlacementFigures | None:
     if pinned and Path(pinned).exists():
         state = os.stat(pinned)
         key: Any = (pinned, state.st_mtime_ns, state.st_size)
-        if key not in _KNOWN:
+        if key not in _FIGURES:
             described = pinned_machines(pinned)
-            _KNOWN[key] = _collect_figures({name: described[name] for name in usable() if name in described and can_open(name)})
-        return _KNOWN[key]
+            _FIGURES[key] = _collect_figures({name: described[name] for name in usable() if name in described and can_open(name)})
+        return _FIGURES[key]
     measured = measured_devices()
     key = (*measured, get_device().threads)
-    if key not in _KNOWN:
-        _KNOWN[key] = _collect_figures({name: machine(name) for name in ("cpu", *measured)}) if measured else None
-    return _KNOWN[key]
+    if key not in _FIGURES:
+        _FIGURES[key] = _collect_figures({name: machine(name) for name in ("cpu", *measured)}) if measured else None
+    return _FIGURES[key]
 
 
 def rooms(machines: Iterable[str]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from weft.errors import format_bytes, seconds
 from weft.placement.device_figures import Machine
-from weft.placement.estimate import Estimate, estimate, made, moved
+from weft.placement.estimate import Estimate, allocated_bytes, estimate, link_seconds
 from weft.schedule.program import Program
 
 Arrays = Sequence[tuple[int, str]]  # (bytes, device) of each array that a program reads
@@ -38,7 +38,7 @@ def choose(
     the device. rooms: free bytes of devices with memory of their own. kept: inputs from this number on may be overwritten.
     """
     estimates = [estimate(name, program, machine) for name, machine in machines.items()]
-    return decide(estimates, machines, arrays, find_full_devices(made(program, kept), arrays, rooms or {}))
+    return decide(estimates, machines, arrays, find_full_devices(allocated_bytes(program, kept), arrays, rooms or {}))
 
 
 def decide(
@@ -74,7 +74,7 @@ def find_full_devices(made: int, arrays: Arrays, rooms: Mapping[str, int]) -> di
 def transfer_seconds(name: str, machines: Mapping[str, Machine], arrays: Arrays) -> float:
     """Return the seconds until all arrays are on a device: over its own link, over that of their device, or over both."""
     links = [(nbytes, machines[place].link) for nbytes, where in arrays if where != name for place in (name, where)]
-    return sum([moved(nbytes, link) for nbytes, link in links if link is not None])
+    return sum([link_seconds(nbytes, link) for nbytes, link in links if link is not None])
 
 
 def _reason(order: Sequence[Estimate]) -> str:

@@ -77,7 +77,7 @@ def _interpolate(curve: Sequence[tuple[float, float]], size: float) -> float:
     return exp(log(r0) + (log(r1) - log(r0)) * (log(size) - log(s0)) / (log(s1) - log(s0)))
 
 
-_KNOWN: dict[tuple[str, int], Machine] = {}
+_MEASURED: dict[tuple[str, int], Machine] = {}
 
 
 def machine(name: str = "cpu") -> Machine:
@@ -93,7 +93,7 @@ def machine(name: str = "cpu") -> Machine:
         ``$WEFT_PROFILE`` names a file that does not hold such figures, or none of this device.
     """
     pinned = os.environ.get("WEFT_PROFILE")
-    if machines := compared():
+    if machines := profiled_devices():
         if name not in machines:
             raise DataError(f"WEFT_PROFILE: {pinned} says nothing about {name!r}, only about {', '.join(map(repr, machines))}")
         return machines[name]
@@ -109,9 +109,9 @@ def _figures_of(name: str) -> Machine:
 
     device = get_device(name)
     key = name, device.threads
-    if key not in _KNOWN:
-        _KNOWN[key] = _recall_or_measure(device, device.threads)
-    return _KNOWN[key]
+    if key not in _MEASURED:
+        _MEASURED[key] = _recall_or_measure(device, device.threads)
+    return _MEASURED[key]
 
 
 def measured_devices() -> list[str]:
@@ -134,7 +134,7 @@ def can_open(name: str) -> bool:
     return True
 
 
-def compared() -> dict[str, Machine]:
+def profiled_devices() -> dict[str, Machine]:
     """Return the devices that ``$WEFT_PROFILE`` describes; an empty dict without a profile."""
     pinned = os.environ.get("WEFT_PROFILE")
     return pinned_machines(pinned) if pinned and Path(pinned).exists() else {}

@@ -103,7 +103,7 @@ class _Counter:
             if isinstance(stage, (ir.Contraction, ir.Chain)):
                 # a causal mask skips half of the intermediate matrix
                 share = 0.5 if isinstance(stage, ir.Chain) and stage.where else 1.0
-                self.products.append((stage, int(share * multiplied(stage))))
+                self.products.append((stage, int(share * product_operations(stage))))
                 if isinstance(stage, ir.Chain) and stage.softmax is not None:
                     weights = ir.size_of((*stage.batch, *stage.rows, *stage.columns))
                     self.vectors += share * ir.MACHINE_OPERATIONS["exp"].ns * weights
@@ -168,7 +168,7 @@ class _Counter:
         return frozenset(axes)
 
 
-def multiplied(product: ir.Contraction | ir.Chain) -> int:
+def product_operations(product: ir.Contraction | ir.Chain) -> int:
     """Return the operations of a product: a multiplication with its addition counts as two."""
     if isinstance(product, ir.Chain):
         middle = ir.size_of((*product.batch, *product.rows, *product.columns))
@@ -262,7 +262,7 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
             sizes = [_nbytes(program, slot) for slot in (*step.args, step.out)]
             working += NUMPY_S + max(sum(sizes) / NUMPY_BYTES, step.flops / NUMPY_FLOPS)
             if machine.link is not None:
-                moving += sum([moved(nbytes, machine.link) for nbytes in sizes])
+                moving += sum([link_seconds(nbytes, machine.link) for nbytes in sizes])
         elif isinstance(step, Copy):
             nbytes = 2 * _nbytes(program, step.source)
             working += nbytes / machine.bandwidth_at(nbytes)
@@ -304,7 +304,7 @@ def _product_format(product: Contraction | Chain, measured: Collection[str]) -> 
     return multiplied if multiplied in measured else accum.name
 
 
-def made(program: Program, kept: int) -> int:
+def allocated_bytes(program: Program, kept: int) -> int:
     """Return the bytes that a run needs besides its inputs: its arena, and results that do not overwrite an input.
 
     kept: inputs from this number on may be overwritten, as they are kept from call to call.
@@ -314,7 +314,7 @@ def made(program: Program, kept: int) -> int:
     return sum(results) + program.arena
 
 
-def moved(nbytes: int, link: tuple[float, float]) -> float:
+def link_seconds(nbytes: int, link: tuple[float, float]) -> float:
     """Return the seconds of a transfer over a link."""
     return link[0] + nbytes / link[1]
 

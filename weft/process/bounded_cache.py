@@ -8,15 +8,15 @@ from typing import Any
 class BoundedCache:
     """A mapping with a bounded total weight.
 
-    It keeps two generations instead of an order of use, so a hit in the newest one costs one lookup. ``room`` is the weight of
-    a generation, in the unit of ``put``. When the newest generation is full, it becomes the older one, and the previous older
-    one is dropped. A generation holds at least ``fewest`` values, whatever they weigh.
+    It keeps two generations instead of an order of use, so a hit in the newest one costs one lookup. ``max_weight`` is the
+    weight of a generation, in the unit of ``put``. When the newest generation is full, it becomes the older one, and the previous
+    older one is dropped. A generation holds at least ``fewest`` values, whatever they weigh.
     """
 
-    __slots__ = ("fewest", "newest", "older", "room", "weight")
+    __slots__ = ("fewest", "newest", "older", "max_weight", "weight")
 
-    def __init__(self, room: float, fewest: int = 16) -> None:
-        self.room, self.fewest = room, fewest
+    def __init__(self, max_weight: float, fewest: int = 16) -> None:
+        self.max_weight, self.fewest = max_weight, fewest
         self.newest: dict[Any, tuple[Any, float]] = {}
         self.older: dict[Any, tuple[Any, float]] = {}
         self.weight = 0.0
@@ -32,8 +32,8 @@ class BoundedCache:
         return entry[0]
 
     def put(self, key: Any, value: Any, weight: float = 1.0) -> None:
-        """Store a value; ``weight`` is in the unit of ``room``."""
-        if self.weight >= self.room and len(self.newest) >= self.fewest:
+        """Store a value; ``weight`` is in the unit of ``max_weight``."""
+        if self.weight >= self.max_weight and len(self.newest) >= self.fewest:
             self.older, self.newest, self.weight = self.newest, {}, 0.0
         self.newest[key] = value, weight
         self.weight += weight

@@ -52,7 +52,7 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
         if missing:
             raise KeyError(f"{other.__qualname__}: neither its docstring nor that of {head.__qualname__} describes {missing}")
         for title in ("Returns", "Raises"):
-            if title in complete and not (title == "Returns" and _plain(other).__annotations__.get("return") in (None, "None")):
+            if title in complete and not (title == "Returns" and _unwrap(other).__annotations__.get("return") in (None, "None")):
                 sections.setdefault(title, complete[title])
         _complete(other, summary, sections)
 
@@ -67,7 +67,7 @@ def complete_each(*functions: Callable[..., Any]) -> None:
 def _complete(function: Callable[..., Any], summary: str, sections: dict[str, list[str]]) -> None:
     if not _entries(sections.get("Parameters", [])).keys() >= set(_parameters(function)):
         _describe(function, sections, {})
-    returns = _plain(function).__annotations__.get("return")
+    returns = _unwrap(function).__annotations__.get("return")
     if returns not in (None, "None") and not sections.keys() & {"Returns", "Yields"}:
         sections["Returns"] = [returns.replace("np.", "numpy.")]
     _write(function, summary, sections)
@@ -81,7 +81,7 @@ def complete_module(names: dict[str, Any], *families: tuple[Callable[..., Any], 
     complete = {id(function) for family in families for function in family}
     for value in list(names.values()):
         if getattr(value, "__module__", "") == names["__name__"] and id(value) not in complete and value.__doc__:
-            if hasattr(_plain(value), "__code__"):
+            if hasattr(_unwrap(value), "__code__"):
                 summary, sections = _split(value)
                 if sections:
                     _complete(value, summary, sections)
@@ -153,7 +153,7 @@ def _entries(lines: list[str]) -> dict[str, list[str]]:
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
     """Return the parameters of a function or of a class's ``__init__``; ``inspect.signature`` takes ten times as long."""
-    code = _plain(function).__code__
+    code = _unwrap(function).__code__
     named = code.co_argcount + code.co_kwonlyargcount
     names = list(code.co_varnames[: named + bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)])
     if code.co_flags & CO_VARARGS:
@@ -161,6 +161,6 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
     return [name for name in names if name != "self"]
 
 
-def _plain(function: Callable[..., Any]) -> Any:
+def _unwrap(function: Callable[..., Any]) -> Any:
     """Return the function under a decorator, or a class's ``__init__``."""
     return function.__init__ if isinstance(function, type) else getattr(function, "__wrapped__", function)  # type: ignore[misc]

@@ -13,12 +13,12 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
-from weft.process.signals import uninterrupted
+from weft.process.signals import defer_signals
 
 
 class _UninterruptedLoader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
-        with uninterrupted():
+        with defer_signals():
             super().exec_module(module)
 
 
@@ -63,7 +63,7 @@ def install() -> None:
             _register(sys.modules[name])
 
 
-def needed(package: str, what: str) -> ModuleType:
+def import_needed(package: str, what: str) -> ModuleType:
     """Import a package that weft depends on. ``what`` names its purpose if it is not installed."""
     try:
         return importlib.import_module(package)

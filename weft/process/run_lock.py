@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from weft.errors import DataError
 from weft.process import files
-from weft.process.signals import uninterrupted
+from weft.process.signals import defer_signals
 
 
 @contextmanager
@@ -27,12 +27,12 @@ def hold_run_lock(lock: Path, function: str, what: str, instead: str) -> Iterato
     """Hold the lock inside a ``with`` block. ``function``, ``what`` (the lock's purpose) and ``instead`` (an alternative) are for
     the error message. Raise DataError if another run holds the lock or its path is not a regular file.
     """
-    with uninterrupted():
+    with defer_signals():
         mine = _acquire(lock, function, what, instead)
     try:
         yield
     finally:
-        with uninterrupted():
+        with defer_signals():
             with suppress(OSError):
                 if files.identity(lock) == files.identity(mine.fileno()):
                     os.unlink(lock)

@@ -14,10 +14,10 @@ from typing import Any
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGVTALRM", "SIGPROF", "SIGCHLD", "SIGIO",
           "SIGWINCH", "SIGBREAK")  # signals that programs handle; those of faults cannot be deferred
-_held = False  # whether an outer block defers signals; used by the main thread only
+_defers = False  # whether an outer block defers signals; used by the main thread only
 
 
-class uninterrupted:
+class defer_signals:
     """Defer signals inside ``with uninterrupted():`` and handle them at its end.
 
     Only the main thread handles signals, so in other threads nothing happens. Blocks may be nested: the outermost one handles
@@ -30,9 +30,9 @@ class uninterrupted:
         self.before: dict[int, Any] | None = None  # the handlers to restore
         self.came: list[int] = []
 
-    def __enter__(self) -> uninterrupted:
-        global _held
-        if _held or threading.current_thread() is not threading.main_thread():
+    def __enter__(self) -> defer_signals:
+        global _defers
+        if _defers or threading.current_thread() is not threading.main_thread():
             return self
         import signal
 
@@ -48,7 +48,7 @@ class uninterrupted:
         except BaseException:  # raised by a handler that is not replaced yet
             _restore(handlers)
             raise
-        self.before, _held = handlers, True
+        self.before, _defers = handlers, True
         return self
 
     def _note(self, number: int, frame: Any) -> None:
@@ -57,9 +57,9 @@ class uninterrupted:
             self.came.append(number)
 
     def __exit__(self, *exc: object) -> None:
-        global _held
+        global _defers
         if self.before is not None:
-            _held = False
+            _defers = False
             try:
                 _restore({**self.before})
             finally:  # signals may arrive until all handlers are restored

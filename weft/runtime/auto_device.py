@@ -62,7 +62,7 @@ class Placement:
     )
 
     def __init__(self, graph: Graph, figures: PlacementFigures, sizes: Sequence[int], kept: int) -> None:
-        from weft.placement.estimate import estimate, made
+        from weft.placement.estimate import allocated_bytes, estimate
         from weft.schedule.build import build
         from weft.schedule.program import calls
 
@@ -70,7 +70,7 @@ class Placement:
         self._estimates = tuple([estimate(name, program, machine) for name, machine in figures.machines.items()])
         self._figures, self.sizes, self._first_constant = figures, tuple(sizes), kept
         self._choices: dict[tuple[type, ...], _Choice] = {}
-        self._work_bytes, self._shortages = made(program, kept), dict[str, str]()
+        self._work_bytes, self._shortages = allocated_bytes(program, kept), dict[str, str]()
         self.kernels, self.lost_seconds = len({id(call.kernel) for call in calls(program)}), 0.0
 
     def choose(self, values: Sequence[Any]) -> _Choice:
@@ -253,10 +253,10 @@ def _is_small(graph: Graph, figures: PlacementFigures) -> bool:
     for n in graph.order:
         if n.value is not None or n.op is CONSTANT:
             continue
-        if n.op.kind in ("loop", "host") or seconds >= figures.least:
+        if n.op.kind in ("loop", "host") or seconds >= figures.least_seconds:
             return False
         seconds += (n.nbytes + sum([i.nbytes for i in n.inputs])) / cpu.memory + _flops(n) / slowest + cpu.launch
-    return cpu.call + seconds < figures.least
+    return cpu.call + seconds < figures.least_seconds
 
 
 def _flops(node: Node) -> float:

@@ -133,7 +133,7 @@ def bench(f: Callable, *args: Any, repeat: int | None = None, show: bool = True,
                 counts.append([run.unit for run in session.runs])
         device = execute.device()
         limits = machine(device.name) if isinstance(device, Measuring) else None  # None for gpu-sim
-        works_by_unit = {unit: list_work(unit.program, unit.fused, limits or _UNKNOWN) for call in counts for unit in call}
+        works_by_unit = {unit: list_work(unit.program, unit.groups, limits or _UNKNOWN) for call in counts for unit in call}
         first, work = ([step for unit in call for step in works_by_unit[unit]] for call in counts)
         _check_work(name, first, work)
         call_seconds = min(time_call(f, args, kwargs, arrays) for _ in range(2)) * 1e-9

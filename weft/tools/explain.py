@@ -15,7 +15,7 @@ from weft.graph.source_lines import file_name
 from weft.kernel.storage import RELAYOUT
 from weft.placement.all_figures import rooms
 from weft.placement.choose import Decision, choose
-from weft.placement.device_figures import compared
+from weft.placement.device_figures import profiled_devices
 from weft.runtime import execute
 from weft.runtime.context import CONTEXT
 from weft.schedule.kernel_info import describe_kernels_in_place
@@ -134,7 +134,7 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     name = getattr(f, "__name__", type(f).__name__)
     operations = [n for n in traced.graph.order if n.op.kind != "leaf"]
     at_once = 0 if isinstance(f, Jitted) else len(find_small(traced.graph))
-    machines = compared() if CONTEXT.placement is CONTEXT.device else CONTEXT.placement.machines
+    machines = profiled_devices() if CONTEXT.placement is CONTEXT.device else CONTEXT.placement.machines
     free_bytes = {} if CONTEXT.placement is CONTEXT.device else rooms(machines)
     array_places = _arrays(traced, jitted.flat(args, kwargs)[0]) if len(machines) > 1 else ()
     decision = choose(program, machines, array_places, free_bytes, len(traced.arrays)) if len(machines) > 1 else None

@@ -18,7 +18,7 @@ from weft.errors import amount, seconds
 from weft.placement.device_figures import Machine, machine
 from weft.tools import profile_report as report
 from weft.tools import profile_session as sessions
-from weft.tools.profile_report import OUTSIDE, UNKNOWN, Culprit, Event, KernelTime, Row, percent, places, short
+from weft.tools.profile_report import OUTSIDE_LAYERS, UNKNOWN, Culprit, Event, KernelTime, Row, percent, places, short
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,7 +97,7 @@ def check_ending(path: str | os.PathLike) -> None:
         raise ValueError(f"profile: the name of its file must end in .html, .png, .json or .txt, not in {end!r}: {path}")
 
 
-MOST = 12  # rows of a table
+MAX_ROWS = 12  # rows of a table
 WIDEST = 150
 
 
@@ -180,9 +180,9 @@ def _in(profile: Profile, s: float, estimated: bool = False) -> str:
 def _text_table(rows: list[tuple[str, ...]], left: int, last: int) -> list[str]:
     """Return the lines of a table. Align the first ``left`` columns and text to the left, numbers to the right. Of a long table
     omit rows before the ``last`` ones."""
-    visible, n_hidden = rows, len(rows) - MOST - 1 - last
+    visible, n_hidden = rows, len(rows) - MAX_ROWS - 1 - last
     if n_hidden > 1:
-        visible = [*rows[: MOST + 1], *rows[len(rows) - last:]]
+        visible = [*rows[: MAX_ROWS + 1], *rows[len(rows) - last:]]
     text_columns = {"reason", "where", "source", "kind"}
     width = [max(len(r[c]) for r in visible) for c in range(len(rows[0]))]
     out = []
@@ -319,7 +319,7 @@ def _roofline(profile: Profile) -> str:
     )
 
 
-_MOST = 14  # rows in the picture
+_MAX_PICTURE_ROWS = 14  # rows in the picture
 
 
 def picture(profile: Profile) -> bytes:
@@ -330,8 +330,8 @@ def picture(profile: Profile) -> bytes:
         raise ImportError("Profile.save: a .png needs matplotlib: pip install weft[plot]") from None
     import textwrap
 
-    layers = [r for r in profile.layers if r.name != OUTSIDE]
-    rows = (profile.layers if layers else profile.lines)[:_MOST]
+    layers = [r for r in profile.layers if r.name != OUTSIDE_LAYERS]
+    rows = (profile.layers if layers else profile.lines)[:_MAX_PICTURE_ROWS]
     figure = Figure(figsize=(12, 1.8 + 0.33 * max(8, len(rows))), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     unit, size = unit_of(profile)
@@ -392,7 +392,7 @@ def chrome_trace(profile: Profile) -> dict[str, Any]:
         for place, share in e.parts:
             args: dict[str, Any] = {"phase": place.phase, "layer": place.layer, "line": place.line, "source": place.source}
             args["estimated"] = len(e.parts) > 1
-            for number, name in ((2, place.layer or OUTSIDE), (3, short(place.line) or UNKNOWN)):
+            for number, name in ((2, place.layer or OUTSIDE_LAYERS), (3, short(place.line) or UNKNOWN)):
                 events.append({
                     "ph": "X", "name": f"{name} {place.phase}", "cat": place.phase, "ts": at, "dur": share * length,
                     "tid": number, "args": args, **process,
@@ -461,7 +461,7 @@ def _evaluate(
     name: str, session: sessions.Session, wholes: list[int], timed: list[int], runs: list[list[sessions.Run]],
 ) -> Profile:
     limits = machine()
-    works_of = functools.cache(lambda unit: sessions.list_work(unit.program, unit.fused, limits))
+    works_of = functools.cache(lambda unit: sessions.list_work(unit.program, unit.groups, limits))
     steps = report.steps_of(runs, works_of)
     inside = sum(s.seconds for s in steps)
     outside = min(ns - sum(t for run in ran for _, t in run.times) for ns, ran in zip(timed, runs, strict=True)) * 1e-9
@@ -479,12 +479,12 @@ def _evaluate(
     kernels.sort(key=lambda k: (-k.lost, -k.seconds))
     phases = {p: sum(part.seconds for k in kernels for part in k.parts if part.place.phase == p) for p in report.PHASES}
     programs = statistics.median(map(len, runs))
-    unjitted_runs = statistics.median([sum(not run.unit.jitted for run in call) for call in runs])
-    traced = session.traced / len(runs)
+    unjitted_runs = statistics.median([sum(not run.unit.function_name for run in call) for call in runs])
+    traced = session.trace_count / len(runs)
     reason, line = report.overhead_reason(whole, inside, programs, unjitted_runs, traced, node_counter, writes)
     blamed_place = find_place((*line, "", "forward")) if line is not None else report.Place("", "", "", "", "", "")
     culprit = report.find_culprit(kernels, reasons, whole, whole - inside, reason, blamed_place)
-    layers = report.rows(kernels, lambda place: (place.layer or OUTSIDE, place.kind))
+    layers = report.rows(kernels, lambda place: (place.layer or OUTSIDE_LAYERS, place.kind))
     lines = report.rows(kernels, lambda place: (place.line or UNKNOWN, place.source))
     begin = min((t for run in runs[best] for t, _ in run.times), default=0)
     events = [

@@ -24,7 +24,7 @@ from weft.schedule.program import Call, Loop, calls
 from weft.tools.profile_session import Origin, Run, Session, Unit, Work
 
 PHASES = ("forward", "backward", "update")
-OUTSIDE, UNKNOWN = "(outside layers)", "(unknown line)"
+OUTSIDE_LAYERS, UNKNOWN = "(outside layers)", "(unknown line)"
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def node_counts(calls: Sequence[Run]) -> tuple[Counter, dict[tuple[Any, int], li
     counts: Counter = Counter()
     writes: dict[tuple[Any, int], list[Node]] = {}
     for run in calls:
-        for fused in run.unit.fused:
+        for fused in run.unit.groups:
             for node in fused.nodes:
                 if node.where is not None and node.where[0] is not None:
                     place = node.where[:2]
@@ -210,9 +210,9 @@ def percent(share: float, estimated: bool = False) -> str:
     return "<0.1 %" if 0 < share < 0.0005 else f"{'~' if estimated else ''}{100 * share:.1f} %"
 
 
-SMALL = 2e-6  # seconds: shorter kernels consist mostly of fixed costs
-LARGE = 8 << 20  # bytes: larger than the caches of a core
-MANY = 16  # writes to parts of one array by one line that indicate a Python loop
+SMALL_S = 2e-6  # seconds: shorter kernels consist mostly of fixed costs
+LARGE_BYTES = 8 << 20  # bytes: larger than the caches of a core
+MANY_WRITES = 16  # writes to parts of one array by one line that indicate a Python loop
 Writes = Mapping[tuple[Any, int], list[Node]]
 
 
@@ -248,7 +248,7 @@ def find_reason(step: StepTime, machine: Machine, writes: Writes) -> Reason:
         return Reason("host primitive" if names else "loop", why, "Larger batches give each step more to do at once")
     floor = max(arithmetic, memory)
     share = min(1.0, floor / step.seconds) if step.seconds else 0.0
-    if each < SMALL and share < 0.5:
+    if each < SMALL_S and share < 0.5:
         needed = f"its arithmetic and memory traffic need {seconds(floor / max(step.runs, 1))} of that"
         return Reason("too small", f"too small: a run takes {seconds(each)}, and {needed}", "Give it more to do: larger batches")
     if share < 0.4 and work.kernel is not None:
@@ -263,7 +263,7 @@ def find_reason(step: StepTime, machine: Machine, writes: Writes) -> Reason:
         why = f"a gather: {gather.size:,} elements are read at the places of an index array, {bandwidth_text}, {share:.0%} of the"
         return Reason("gather", f"{why} bandwidth of reads in order", "Slices and wf.where read in order, if they can replace it")
     product = any(n.op.contracts for n in work.nodes)
-    if not product and share < (0.03 if work.bytes >= LARGE and memory >= arithmetic else 0.25):
+    if not product and share < (0.03 if work.bytes >= LARGE_BYTES and memory >= arithmetic else 0.25):
         limits = f"neither memory ({bandwidth_text}) nor arithmetic ({rate_text}) limits it"
         cause = "it reads or writes out of order, or its operations cost more than they count (windows, exponentials, divisions)"
         return Reason("far from the roof", f"{limits}, it reaches {share:.0%} of what this machine can do: {cause}")
@@ -282,7 +282,7 @@ def _find_repeated_writes(nodes: Sequence[Node], writes: Writes) -> Reason | Non
         if node.op.kind in ("write", "scatter") and node.where is not None:
             similar = [w for w in writes.get(node.where[:2], ()) if w.size == node.size]
             best = max(best, similar, key=len)
-    if len(best) < MANY:
+    if len(best) < MANY_WRITES:
         return None
     size, written = best[0].size, max(1, best[0].inputs[1].size)
     why = f"the line runs {len(best):,} times in Python, and each time copies an array of {size:,} elements to write {written:,}"
@@ -348,7 +348,7 @@ def overhead_reason(
     """
     lost = whole - parts
     (line, _, _), count = counts.most_common(1)[0] if counts else ((None, "", ()), 0)
-    if looks > programs / 2 and line is not None and count >= MANY and count > sum(counts.values()) / 4:
+    if looks > programs / 2 and line is not None and count >= MANY_WRITES and count > sum(counts.values()) / 4:
         repeated = _find_repeated_writes(writes.get(line, [])[:1], writes)
         if repeated is not None:
             return repeated, line
@@ -431,7 +431,7 @@ def _describe_place(place: Place) -> str:
     if place.line:
         inside = f" in {place.function}" if place.function and not place.function.startswith("<") else ""
         parts.append(f"{place.source + '  ' if place.source else ''}({short(place.line)}{inside})")
-    return ", ".join(parts) or f"{OUTSIDE[1:-1]}, {place.phase}"
+    return ", ".join(parts) or f"{OUTSIDE_LAYERS[1:-1]}, {place.phase}"
 
 
 def _write_sentence(reason: Reason) -> str:

@@ -64,9 +64,9 @@ class Unit:
     """A program that ran in the session."""
 
     program: Program
-    fused: list[FusedGroup]
+    groups: list[FusedGroup]
     run: Any  # TimedExecutable, or Executable if the session does not time
-    jitted: str  # the name of the jitted function, "" for a program outside jit
+    function_name: str  # the name of the jitted function, "" for a program outside jit
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Session:
         self.units: dict[Any, Unit] = {}
         self.runs: list[Run] = []
         self.recording = False
-        self.traced = 0  # traces of jitted functions while recording
+        self.trace_count = 0  # traces of jitted functions while recording
         self._twins: dict[int, tuple[Jitted, Jitted]] = {}
         self._tracing = ""
         # id of a module that is called outside other modules -> (module, its number, names of the modules inside)
@@ -194,7 +194,7 @@ class _Twin(Jitted):
         self._session = session
 
     def _trace_and_run(self, *args: Any, **kwargs: Any) -> Any:
-        self._session.traced += self._session.recording
+        self._session.trace_count += self._session.recording
         before, self._session._tracing = self._session._tracing, getattr(self.f, "__name__", type(self.f).__name__)
         try:
             return super()._trace_and_run(*args, **kwargs)

@@ -75,11 +75,11 @@ class Arrays:
 
     count = staticmethod(len)  # of the rows in the batch of a key
 
-    def held(self, key: np.ndarray) -> int:
+    def kept_bytes(self, key: np.ndarray) -> int:
         """Return the number of bytes that the key keeps alive."""
         return key.nbytes
 
-    def where(self, key: np.ndarray, row: int) -> int:
+    def sample_number(self, key: np.ndarray, row: int) -> int:
         """Return the sample number of row ``row`` of a batch, -1 if it is not known."""
         return int(key[row])
 
@@ -91,15 +91,15 @@ class Stream:
 
     def __init__(self, source: Any, narrow: bool, steps: int | None = None) -> None:
         self.source, self.narrow = source, narrow
-        self.once = iter(source) if isinstance(source, Iterator) else None  # a generator: an epoch continues after the last
+        self.generator = iter(source) if isinstance(source, Iterator) else None  # a generator: an epoch continues after the last
         self.samples = source.samples if isinstance(source, Loader) else None
         self.limit = steps
         self.steps: int | None = steps if steps is not None else len(source) if hasattr(source, "__len__") else None
         self.check: Callable[[Array, Array], None] | None = None  # raises for a batch that does not fit
-        self.taken = 0  # batches read from the source
+        self.batches_read = 0  # batches read from the source
 
     def state(self) -> dict[str, Any]:
-        return {"taken": self.taken}
+        return {"taken": self.batches_read}
 
     def fits(self, state: dict[str, Any]) -> bool:
         return state.keys() == {"taken"} and type(state["taken"]) is int and state["taken"] >= 0
@@ -108,10 +108,10 @@ class Stream:
         skip = start
         if isinstance(self.source, Loader):
             batches, skip = self.source.batches(number - 1, start), 0
-        elif self.once is not None:
-            batches = self.once
+        elif self.generator is not None:
+            batches = self.generator
             if state is not None:  # a resumed run: skip to the start of the epoch
-                skip += state["taken"] - self.taken
+                skip += state["taken"] - self.batches_read
         else:
             batches = iter(self.source() if callable(self.source) else self.source)
         return self._read(batches, skip, number, start)
@@ -121,18 +121,18 @@ class Stream:
         for _ in range(skip):
             if next(batches, end) is end:
                 break
-        self.taken += skip
+        self.batches_read += skip
         count = start
         while self.limit is None or count < self.limit:
             item = next(batches, None)
             if item is None:
                 break
-            self.taken += 1
+            self.batches_read += 1
             yield self._pair(item)
             count += 1
         if not count:
             again = "; a generator is gone through once: give steps_per_epoch=, or a function that makes a new one for each epoch"
-            raise ShapeError(f"fit: the data give no batch in epoch {number}" + (again if self.once is not None else ""))
+            raise ShapeError(f"fit: the data give no batch in epoch {number}" + (again if self.generator is not None else ""))
         if self.steps is None:
             self.steps = count
 
@@ -156,10 +156,10 @@ class Stream:
     def count(self, key: Batch) -> int:
         return key[0].shape[0]
 
-    def held(self, key: Batch) -> int:
+    def kept_bytes(self, key: Batch) -> int:
         return sum(a.size * a.dtype.itemsize for a in key)
 
-    def where(self, key: Batch, row: int) -> int:
+    def sample_number(self, key: Batch, row: int) -> int:
         return -1
 
 
@@ -186,7 +186,7 @@ def is_stream(x: Any) -> bool:
     return isinstance(x, Iterable) and not hasattr(x, "dtype")
 
 
-def checked(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+def check_samples(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return samples and targets as NumPy arrays (memory-mapped ones unchanged), or raise if they do not fit each other."""
     for a in (x, y):
         refuse_subclass(a)

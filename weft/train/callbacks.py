@@ -174,18 +174,18 @@ class BestWeights:
         self.best: dict[str, np.ndarray] | None = None
         self.last: dict[str, np.ndarray] | None = None
         self.number, self.score = 0, float("nan")
-        self.decided = ""  # the result of ``watched`` at the last epoch
+        self.last_description = ""  # the result of ``describe_figure`` at the last epoch
 
     def on_begin(self, state: State) -> None:
         if self.path is not None:
             target(self.path, "BestWeights")  # raise before training if the file cannot be written
         if not state.history.epochs:
             self.best, self.last, self.number, self.score = None, None, 0, float("nan")
-            self.decided = ""
+            self.last_description = ""
 
     def on_epoch(self, state: State) -> None:
         validated = state.row.validation_loss is not None
-        name, self.decided = self._name(validated), self.watched(validated)
+        name, self.last_description = self._name(validated), self.describe_figure(validated)
         value, by = state[name], sign(name, self.mode)
         if self.best is None or by * value < by * self.score or self.score != self.score:
             self.best, self.number, self.score = copy_arrays(state.model), state.epoch, value
@@ -213,7 +213,7 @@ class BestWeights:
     def _name(self, validated: bool) -> str:
         return self.monitor or ("val_loss" if validated else "loss")
 
-    def watched(self, validated: bool) -> str:
+    def describe_figure(self, validated: bool) -> str:
         """Return a description of the monitored figure, such as "the smallest val_loss".
 
         validated : whether there are validation data
@@ -223,12 +223,12 @@ class BestWeights:
 
     def state_dict(self) -> dict[str, Any]:
         weights = {f"best/{name}": a for name, a in (self.best or {}).items()}
-        watched = {"watched": self.decided} if self.decided else {}
+        watched = {"watched": self.last_description} if self.last_description else {}
         return {"number": self.number, "score": self.score, **watched, **weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.number, self.score = operator.index(state["number"]), float(state["score"])
-        self.decided = str(state.get("watched", ""))
+        self.last_description = str(state.get("watched", ""))
         self.best = {n.removeprefix("best/"): a for n, a in state.items() if n.startswith("best/")} or None
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from weft.errors import DataError
 from weft.nn.module import Module
-from weft.nn.weights import pack, recurrent_state_names, short_int, shown, unpack
+from weft.nn.weights import pack, recurrent_state_names, short_int, short_repr, unpack
 from weft.optim import Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.optim.schedules import Schedule
@@ -103,7 +103,7 @@ def load(path: str | os.PathLike) -> Checkpoint:
     for name, a in arrays.items():
         part, _, rest = name.partition("/")
         if part not in parts:
-            raise DataError(f"{path} is damaged or no checkpoint: its array {shown(name)} belongs to nothing")
+            raise DataError(f"{path} is damaged or no checkpoint: its array {short_repr(name)} belongs to nothing")
         parts[part][rest] = a
     states = [(kind, {**state, **parts.pop(f"callback{k}")}) for k, (kind, state) in enumerate(tables["callbacks"])]
     first, second = tables["random"]
@@ -124,7 +124,7 @@ def check(path: Any, checkpoint: Checkpoint, run: dict[str, Any], parts: dict[st
                 field, stored, current = f"{field} {current['class']}: {option}", stored.get(option), current.get(option)
             elif isinstance(stored, dict) and isinstance(current, dict):
                 stored, current = stored.get("class"), current.get("class")
-            text = str(stored) if len(str(stored)) < 300 else shown(stored)
+            text = str(stored) if len(str(stored)) < 300 else short_repr(stored)
             raise _mismatch(path, f"{field} is {text} there, and {current} here")
     for part, arrays in parts.items():
         _check_arrays(path, part, checkpoint.snapshot.arrays[part], _specs(arrays), model if part == "model" else None)
@@ -158,7 +158,9 @@ def _check_arrays(
     missing = sorted(expected.keys() - stored.keys())
     extra = [n for n in sorted(stored.keys() - expected.keys()) if model is None or not may_be_created(model, n)]
     if missing or extra:
-        raise _mismatch(path, f"the {part}'s arrays are others: {_few(extra)} only there, {_few(missing)} only here")
+        raise _mismatch(
+            path, f"the {part}'s arrays are others: {_first_names(extra)} only there, {_first_names(missing)} only here"
+        )
     for name, (shape, dtype) in expected.items():
         a = stored[name]
         if (a.shape, a.dtype) != (shape, dtype):
@@ -172,16 +174,16 @@ def describe(optimizer: Optimizer) -> dict[str, Any]:
     for name, value in vars(optimizer).items():
         if name.startswith("_") or name in ("lr", "state", "shared", "step_count", "slots", "optimizer"):
             continue
-        options[name] = value if isinstance(value, bool | int | float | str | None) else _plain(value)
+        options[name] = value if isinstance(value, bool | int | float | str | None) else _to_plain(value)
     description = {"class": type(optimizer).__name__, **options}
     return {**description, "optimizer": describe(inner)} if isinstance(inner, Optimizer) else description
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _to_plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [_to_plain(v) for v in value]
     if isinstance(value, Schedule):
         return value.name
     if callable(value):
@@ -189,8 +191,8 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str | None) else repr(value)
 
 
-def _few(names: list[str]) -> str:
-    some = ", ".join(map(shown, names[:3]))
+def _first_names(names: list[str]) -> str:
+    some = ", ".join(map(short_repr, names[:3]))
     return f"{some} and {len(names) - 3} more" if len(names) > 3 else some or "none"
 
 
@@ -252,7 +254,7 @@ def parse_state(content: bytes, path: Any) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _damaged_error(path, f"cannot be read: {error}") from None
     if isinstance(tables, dict) and type(tables.get("version")) is int and tables["version"] != VERSION:
-        raise DataError(f"{path} is a checkpoint of version {shown(tables['version'])}; this weft reads version {VERSION}")
+        raise DataError(f"{path} is a checkpoint of version {short_repr(tables['version'])}; this weft reads version {VERSION}")
     _check(tables, STATE_FORM, "it", path)
     place = tables["place"]
     _check(place, PLACE_FORM, "place", path)
@@ -267,11 +269,11 @@ def parse_state(content: bytes, path: Any) -> dict[str, Any]:
 
 def _check(table: Any, form: Form, name: str, path: Any) -> None:
     if not isinstance(table, dict) or table.keys() != form.keys():
-        contents = shown(list(table) if isinstance(table, dict) else table)
+        contents = short_repr(list(table) if isinstance(table, dict) else table)
         raise _damaged_error(path, f"needs {', '.join(form)} in {name}, and has {contents}")
     for key, fits in form.items():
         if not (type(table[key]) is fits if isinstance(fits, type) else fits(table[key])):
-            raise _damaged_error(path, f"has {shown(table[key])} for {key!r} of {name}")
+            raise _damaged_error(path, f"has {short_repr(table[key])} for {key!r} of {name}")
 
 
 def _damaged_error(path: Any, why: str) -> DataError:

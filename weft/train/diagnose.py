@@ -25,7 +25,7 @@ from weft.nn.module_tree import CALL_HOOK
 from weft.optim.update_arguments import named_arrays
 from weft.runtime import execute
 from weft.train.batches import Feed
-from weft.train.snapshot import Log, finite, put, take
+from weft.train.snapshot import Log, finite, restore_snapshot, take
 from weft.train.step import Stepper
 from weft.transforms.jit import jit
 from weft.transforms.tree import arrays_in, unflatten
@@ -110,7 +110,7 @@ class NonFinite:
 def find(log: Log, step: int) -> NonFinite:
     """Replay the log's steps, the last of which is number ``step``. The state is left as it was before the failing step."""
     model, optimizer, stepper = log.of
-    put(log.snapshot, *log.of)
+    restore_snapshot(log.snapshot, *log.of)
     steps = log.steps()
     bad = len(steps) - 1
     for k, one in enumerate(steps):
@@ -118,7 +118,7 @@ def find(log: Log, step: int) -> NonFinite:
         if not math.isfinite(value) or not log.is_sound():
             bad = k
             break
-    put(log.snapshot, *log.of)
+    restore_snapshot(log.snapshot, *log.of)
     for one in steps[:bad]:
         stepper.advance([log.feed.batch(key) for key in one.keys], one.lr)
     one = steps[bad]
@@ -132,10 +132,10 @@ def find(log: Log, step: int) -> NonFinite:
                 return NonFinite(*at, *parts)
             if len(batches) > 1:  # accumulate, for the next batch of this update
                 stepper._add(x, y, 0.0)
-        put(before, *log.of)
+        restore_snapshot(before, *log.of)
         parameters, slopes = named_arrays(model), stepper.gradient(*batches[0])[1]
         ranges = {n: (_range("weights", p.numpy()), _range("gradient", slopes[n].numpy())) for n, p in parameters.items()}
-        put(before, *log.of)
+        restore_snapshot(before, *log.of)
         stepper.advance(batches, one.lr)
         for name, p in named_arrays(model).items():
             if name in log.sound and not finite(p.numpy()):
@@ -143,7 +143,7 @@ def find(log: Log, step: int) -> NonFinite:
                 return NonFinite(*at, "update", "", description, "", _non_finite_kind(p.numpy()), ranges[name])
         return NonFinite(*at, "loss", "", "the compiled step (not seen again operation by operation)", "", "nan", ())
     finally:
-        put(before, *log.of)
+        restore_snapshot(before, *log.of)
 
 
 def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Array, y: Array) -> tuple | None:
@@ -210,7 +210,7 @@ def _describe_leaf(node: Node, name: str, value: str, range_: Range, feed: Feed,
         return "weights", "", name, "", value, (range_,)
     numbers = content.numpy()
     row = int(np.argmax(~np.isfinite(numbers.astype(np.float64)).reshape(len(numbers), -1).all(axis=1)))
-    sample = feed.where(key, row)
+    sample = feed.sample_number(key, row)
     which = f"sample {sample}" if sample >= 0 else f"row {row} of the batch"
     return "data", "", f"{name}, {which},", "", value, (range_,)
 

@@ -23,11 +23,11 @@ from weft.optim.update_arguments import named_arrays
 from weft.process.docstrings import complete_module
 from weft.process.files import target
 from weft.train import checkpoint as checkpoints
-from weft.train.batches import Arrays, Feed, Stream, checked, is_stream, split_rows
+from weft.train.batches import Arrays, Feed, Stream, check_samples, is_stream, split_rows
 from weft.train.checkpoint import lock_checkpoint
 from weft.train.history import History, State, sort_callbacks
 from weft.train.loop import Run
-from weft.train.metrics import ROWS, Validation, evaluation_mode, named
+from weft.train.metrics import ROWS, Validation, evaluation_mode, name_metrics
 from weft.train.step import Stepper, training_step
 from weft.transforms.jit import jit
 from weft.transforms.traced import trace
@@ -107,7 +107,7 @@ def fit(
     (2, 2)
     """
     check_arguments(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
-    metric_functions = named(metrics)
+    metric_functions = name_metrics(metrics)
     callback_hooks = sort_callbacks(callbacks)
     due = checkpoints.every(checkpoint_every)
     if resume and checkpoint is None:
@@ -252,7 +252,7 @@ def _feeds(
     else:
         if steps is not None:
             raise ValueError("fit: steps_per_epoch needs x to be a source of batches; for arrays give batch_size instead")
-        x, y = checked(x, y)
+        x, y = check_samples(x, y)
         if is_fraction:
             aside, rest = split_rows(validation, x, rng)
         if rest is not None and not isinstance(x, np.memmap):  # copied once: faster than through an index at every batch
@@ -265,7 +265,7 @@ def _feeds(
             return feed, None
         return feed, Arrays(held_x, held_y, aside if isinstance(held_x, np.memmap) else None, ROWS, None, narrow)
     if _is_pair(validation):
-        return feed, Arrays(*checked(*validation), None, ROWS, None, narrow)
+        return feed, Arrays(*check_samples(*validation), None, ROWS, None, narrow)
     if is_stream(validation) and not isinstance(validation, tuple):
         return feed, Stream(validation, narrow)
     raise TypeError(f"fit: validation must be a fraction, (x, y) or what gives batches, not {type(validation).__name__}")
@@ -352,7 +352,7 @@ def _width(out: Array) -> int:
 
 def _peek(feed: Feed) -> Array:
     """Return one sample of the first batch."""
-    if getattr(feed, "once", None) is not None:
+    if getattr(feed, "generator", None) is not None:
         raise ValueError(
             "fit: sizes of the model's layers depend on the first batch, and reading it would use it up: call the model on a "
             "batch first, or give a function that makes the generator"

@@ -28,7 +28,7 @@ from weft.train.diagnose import find
 from weft.train.history import Epoch, Hooks, State, sort_callbacks
 from weft.train.metrics import Validation
 from weft.train.progress import progress
-from weft.train.snapshot import Log, Snapshot, put, take
+from weft.train.snapshot import Log, Snapshot, restore_snapshot, take
 from weft.train.step import Stepper
 from weft.transforms.settings import flush_denormals
 
@@ -52,9 +52,9 @@ class Run:
         self.seconds = 0.0  # spent in this epoch before the run was resumed
         self.began: dict[str, Any] | None = None  # the feed's state at the start of the current epoch; None between epochs
         self.lr = optimizer.lr  # the initial rate
-        self.pace = UpdateRunner(stepper, feed, bool(hooks.batch))
-        self.told = False  # whether the user has been warned of gradients that overflow in float16
-        self.kept: list[dict[str, Any]] | None = None  # states of the callbacks in the checkpoint
+        self.runner = UpdateRunner(stepper, feed, bool(hooks.batch))
+        self.has_warned = False  # whether the user has been warned of gradients that overflow in float16
+        self.callback_states: list[dict[str, Any]] | None = None  # states of the callbacks in the checkpoint
         self.before: Snapshot | None = None  # state before the checkpoint was loaded, until the callbacks have loaded theirs
 
     def save(self) -> None:
@@ -79,7 +79,7 @@ class Run:
         current = {**self.run, "callbacks": [type(c).__name__ for c in self.keeping]}
         stored = {**saved.run, "callbacks": [kind for kind, _ in saved.callbacks]}
         pairs = [(c, s) for c, (_, s) in zip(self.keeping, saved.callbacks, strict=False) if isinstance(c, BestWeights)]
-        watched = [c.watched(self.validation is not None) for c, _ in pairs]
+        watched = [c.describe_figure(self.validation is not None) for c, _ in pairs]
         current["what BestWeights watches"] = ", ".join(watched)
         was = [str(state.get("watched", now)) for (_, state), now in zip(pairs, watched, strict=True)]
         stored["what BestWeights watches"] = ", ".join(was)
@@ -88,7 +88,7 @@ class Run:
         if not self.feed.fits(saved.place["feed"]) or len(saved.place["totals"]) != len(self.totals):
             raise DataError(f"fit: {self.path} is damaged: it does not say where in its data the run stands")
         self.before = take(self.model, self.optimizer, self.stepper)
-        put(saved.snapshot, self.model, self.optimizer, self.stepper)
+        restore_snapshot(saved.snapshot, self.model, self.optimizer, self.stepper)
         state, place = self.state, saved.place
         state.history.epochs[:] = saved.epochs
         state.history.best, state.stopped = place["best"], place["stopped"]
@@ -98,13 +98,13 @@ class Run:
         self.began = place["feed"]
         if self.lr == place["given_lr"]:
             self.optimizer.lr = place["lr"]  # callbacks may have changed it
-        self.kept = [described for _, described in saved.callbacks]
+        self.callback_states = [described for _, described in saved.callbacks]
 
     def train(self) -> None:
         """Train to the end of the run."""
         state, history = self.state, self.state.history
         self._begin()
-        if self.kept is None:
+        if self.callback_states is None:
             self.save()
         finished, per = False, self.feed.steps
         total, done = None if per is None else state.epochs * per, (per or 0) * state.epoch + state.batch
@@ -139,11 +139,11 @@ class Run:
         try:
             for begin in self.hooks.begin:
                 begin(self.state)
-            for c, state in zip(self.keeping, self.kept or (), strict=False):
+            for c, state in zip(self.keeping, self.callback_states or (), strict=False):
                 checkpoint.load_callback(self.path, c, state, self.model)
         except BaseException:
             if self.before is not None:
-                put(self.before, self.model, self.optimizer, self.stepper)
+                restore_snapshot(self.before, self.model, self.optimizer, self.stepper)
                 self.optimizer.lr = self.lr
             raise
         self.before = None
@@ -166,13 +166,13 @@ class Run:
         """Do the updates of an epoch. Return False if the run ends before the end of the epoch."""
         state, optimizer, totals, log = self.state, self.optimizer, self.totals, self.log
         on_batch, every = self.hooks.batch, self.every.steps if self.path is not None else None
-        advance, look = self.pace.advance, log.every
+        advance, look = self.runner.advance, log.every
         for block in self._blocks(keys, every):
             lr = float(optimizer.lr)
             look -= len(block)
             if look <= 0:
                 look = log.every
-                if not log.look():
+                if not log.update_snapshot():
                     return self._end_non_finite("weights")
             log.blocks.append((block, lr, number, state.batch + 1))
             results = advance(block, lr)
@@ -204,7 +204,7 @@ class Run:
         size, state = self.stepper.accumulate, self.state
         remaining = 0 if self.feed.steps is None else (state.epochs - state.epoch + 1) * self.feed.steps - state.batch
         updates = ((key,) for key in keys) if size == 1 else iter(lambda: tuple(islice(keys, size)), ())
-        return self.pace.blocks(updates, remaining, lambda: MANY if every is None else every - state.step % every)
+        return self.runner.blocks(updates, remaining, lambda: UPDATES_PER_LOOP if every is None else every - state.step % every)
 
     def _close(self, bar: Any) -> bool:
         """End an epoch: validate, append its row, call the callbacks, write the checkpoint if due. Return True."""
@@ -222,8 +222,8 @@ class Run:
         bar.epoch(row)
         self.began, state.batch, self.rows = None, 0, 0
         self.totals[:] = [0.0] * len(self.totals)
-        if self.stepper.stuck and not self.told:
-            self.told = True
+        if self.stepper.stuck and not self.has_warned:
+            self.has_warned = True
             warn(
                 f"fit: at the end of epoch {row.number} the gradients are not finite in "
                 f"{self.stepper.dtype or 'the formats of products'}, even with the loss unscaled, so updates are left out; "
@@ -246,10 +246,10 @@ class Run:
         return False
 
 
-MANY = 32  # updates in a native loop
-SHORT = 2e-3  # seconds: for longer steps Python's time is negligible, and Ctrl-C would have to wait
-LEFT = 4000  # remaining updates below which the second program is not worth its compilation
-WATCHED = 32  # updates that are timed, after the same number of untimed ones
+UPDATES_PER_LOOP = 32  # updates in a native loop
+SHORT_STEP_S = 2e-3  # seconds: for longer steps Python's time is negligible, and Ctrl-C would have to wait
+MIN_REMAINING = 4000  # remaining updates below which the second program is not worth its compilation
+TIMED_UPDATES = 32  # updates that are timed, after the same number of untimed ones
 MAX_BATCH_BYTES = 64 << 20  # bytes: the batches of a loop are in memory together
 
 Keys = tuple[Any, ...]  # the keys of the batches of one update
@@ -264,11 +264,11 @@ class UpdateRunner:
 
     def __init__(self, stepper: Stepper, feed: Feed, alone: bool) -> None:
         self.stepper, self.feed = stepper, feed
-        is_small = isinstance(feed, Arrays) and MANY * feed.batch_bytes <= MAX_BATCH_BYTES
-        self.able = stepper.many is not None and is_small and not alone  # whether a native call may execute many updates
+        is_small = isinstance(feed, Arrays) and UPDATES_PER_LOOP * feed.batch_bytes <= MAX_BATCH_BYTES
+        self.can_loop = stepper.run_many is not None and is_small and not alone  # whether a native call may execute many updates
         self.count = 1  # updates per native call
-        self.seen = 0  # updates of this epoch
-        self.proven = False  # whether a native loop has run
+        self.updates_seen = 0  # updates of this epoch
+        self.has_looped = False  # whether a native loop has run
 
     def blocks(self, updates: Iterator[Keys], remaining: int, room: Callable[[], int]) -> Iterator[tuple[Keys, ...]]:
         """Yield the updates of an epoch in tuples, each for one native call.
@@ -276,10 +276,10 @@ class UpdateRunner:
         remaining : updates of the rest of the run
         room : function that returns the number of updates before the next checkpoint
         """
-        self.seen = 0
+        self.updates_seen = 0
         for update in updates:
-            if self.able and self.count == 1:
-                self._watch(remaining)
+            if self.can_loop and self.count == 1:
+                self._time_update(remaining)
             if self.count == 1 or room() < self.count:
                 yield (update,)
                 continue
@@ -291,30 +291,31 @@ class UpdateRunner:
 
     def advance(self, block: tuple[Keys, ...], lr: float) -> list[Figures]:
         """Execute the updates of a block."""
-        if len(block) > 1 and (results := self._many(block, lr)) is not None:
+        if len(block) > 1 and (results := self._run_block(block, lr)) is not None:
             return results
         batch, count, advance = self.feed.batch, self.feed.count, self.stepper.advance
         return [(sum(map(count, keys)), advance([batch(key) for key in keys], lr)) for keys in block]
 
-    def _many(self, block: tuple[Keys, ...], lr: float) -> list[Figures] | None:
+    def _run_block(self, block: tuple[Keys, ...], lr: float) -> list[Figures] | None:
         """Execute a block in one native call. Return None if tracing shows that the step cannot be part of a native loop."""
-        assert self.stepper.many is not None
+        assert self.stepper.run_many is not None
         xs, ys = self.feed.batch(np.stack([key for (key,) in block]))
         try:
-            out = self.stepper.many(xs, ys, lr)
+            out = self.stepper.run_many(xs, ys, lr)
         except (TypeError, ValueError):
-            if self.proven:
+            if self.has_looped:
                 raise
-            self.able, self.count = False, 1
+            self.can_loop, self.count = False, 1
             return None
-        self.proven = True
+        self.has_looped = True
         rows = len(block[0][0])
         return [(rows, values) for values in zip(*(a.numpy().tolist() for a in out), strict=True)]
 
-    def _watch(self, remaining: int) -> None:
+    def _time_update(self, remaining: int) -> None:
         """Time single updates, called before each, and switch to native loops if they are short enough."""
-        self.seen += 1
-        if self.seen == WATCHED:
+        self.updates_seen += 1
+        if self.updates_seen == TIMED_UPDATES:
             self.since = time.thread_time()  # CPU time: waiting for other programs does not count
-        elif self.seen == 2 * WATCHED and remaining >= LEFT and time.thread_time() - self.since < WATCHED * SHORT:
-            self.count = MANY
+        elif self.updates_seen == 2 * TIMED_UPDATES and remaining >= MIN_REMAINING:
+            if time.thread_time() - self.since < TIMED_UPDATES * SHORT_STEP_S:
+                self.count = UPDATES_PER_LOOP

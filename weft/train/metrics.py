@@ -62,25 +62,25 @@ def binary_accuracy(predictions: Array, targets: Array) -> Array:
     ----------
     predictions, targets : of one shape, or differing by extents of 1
     """
-    right: Any = (predictions > 0) == (_like("binary_accuracy", predictions, targets) > 0.5)
+    right: Any = (predictions > 0) == (_match_shape("binary_accuracy", predictions, targets) > 0.5)
     return right.astype("float64").mean()
 
 
 def mse(predictions: Array, targets: Array) -> Array:
     """Return the mean of squared differences."""
-    difference = predictions - _like("mse", predictions, targets)
+    difference = predictions - _match_shape("mse", predictions, targets)
     return (difference * difference).mean()
 
 
 def mae(predictions: Array, targets: Array) -> Array:
     """Return the mean of absolute differences."""
-    return absolute(predictions - _like("mae", predictions, targets)).mean()
+    return absolute(predictions - _match_shape("mae", predictions, targets)).mean()
 
 
 METRICS: dict[str, Metric] = {f.__name__: f for f in (accuracy, top_5_accuracy, binary_accuracy, mse, mae)}
 
 
-def named(metrics: Any) -> dict[str, Metric]:
+def name_metrics(metrics: Any) -> dict[str, Metric]:
     """Return the metrics by name. ``metrics``: names, functions, or a dict of names and functions"""
     if isinstance(metrics, str) or callable(metrics):
         metrics = [metrics]
@@ -129,7 +129,7 @@ def _labels(name: str, predictions: Array, targets: Array) -> Array:
     return targets
 
 
-def _like(name: str, predictions: Array, targets: Array) -> Array:
+def _match_shape(name: str, predictions: Array, targets: Array) -> Array:
     if targets.shape == predictions.shape:
         return targets
     if [n for n in targets.shape if n != 1] == [n for n in predictions.shape if n != 1]:
@@ -174,9 +174,9 @@ class Validation:
 
     def __call__(self) -> tuple[float, dict[str, float]]:
         with evaluation_mode(self.model), nullcontext() if self.formats is None else precision(self.formats):
-            return self._whole(self.feed) if isinstance(self.feed, Arrays) else self._by_batches(self.feed)
+            return self._evaluate_at_once(self.feed) if isinstance(self.feed, Arrays) else self._by_batches(self.feed)
 
-    def _whole(self, feed: Arrays) -> tuple[float, dict[str, float]]:
+    def _evaluate_at_once(self, feed: Arrays) -> tuple[float, dict[str, float]]:
         outputs, targets = [], []
         for key in feed.epoch(1, 0, None):
             x, y = feed.batch(key)

@@ -22,13 +22,13 @@ class Progress:
     interval = math.inf  # seconds between two calls of ``redraw``, which would slow down small nets
 
     def __init__(self, epochs: int, total: int | None = None, done: int = 0) -> None:
-        self.epochs, self.total, self.done, self._next = epochs, total, done, 0.0
+        self.epochs, self.total, self.epochs_done, self._next_redraw = epochs, total, done, 0.0
 
     def step(self, batches: int = 1) -> None:
-        self.done += batches
+        self.epochs_done += batches
         now = time.perf_counter()
-        if now >= self._next:
-            self._next = now + self.interval
+        if now >= self._next_redraw:
+            self._next_redraw = now + self.interval
             self.redraw()
 
     def epoch(self, row: Epoch) -> None:
@@ -53,13 +53,13 @@ class Bar(Progress):
         self._bar, self._task = bar, bar.add_task(description, total=total, completed=done)
 
     def redraw(self) -> None:
-        self._bar.update(self._task, completed=self.done)
+        self._bar.update(self._task, completed=self.epochs_done)
 
     def epoch(self, row: Epoch) -> None:
         self._bar.console.print(describe(row, self.epochs), highlight=False, markup=False, soft_wrap=True)  # above the bar
-        total = self.total if self.total is not None else round(self.done / row.number * self.epochs)  # extrapolated
+        total = self.total if self.total is not None else round(self.epochs_done / row.number * self.epochs)  # extrapolated
         now = f"epoch {min(row.number + 1, self.epochs)}/{self.epochs}"
-        self._bar.update(self._task, completed=self.done, description=now, total=total)
+        self._bar.update(self._task, completed=self.epochs_done, description=now, total=total)
 
 
 def describe(row: Epoch, total: int) -> str:
@@ -104,7 +104,7 @@ def progress(
             yield Bar(epochs, total, done, bar, now)
 
 
-LEAST_SECONDS = 0.5  # between two plots
+MIN_SECONDS = 0.5  # between two plots
 
 
 def in_notebook() -> bool:
@@ -133,12 +133,12 @@ class _Live(Progress):
 
     def epoch(self, row: Epoch) -> None:
         if self.total is None:
-            self.total = round(self.done / row.number * self.epochs)
+            self.total = round(self.epochs_done / row.number * self.epochs)
         self.redraw()
         now = time.perf_counter()
         if now >= self._plot:
             self.draw()
-            self._plot = time.perf_counter() + LEAST_SECONDS
+            self._plot = time.perf_counter() + MIN_SECONDS
 
     def draw(self) -> None:
         """Display or update the plot; without matplotlib only the table is shown."""
@@ -160,8 +160,8 @@ class _Live(Progress):
             self.draw()
 
     def _text(self) -> str:
-        amount = f' max="{self.total}" value="{self.done}"' if self.total else ""
-        counted = f"{self.done}/{self.total if self.total is not None else '?'} batches"
+        amount = f' max="{self.total}" value="{self.epochs_done}"' if self.total else ""
+        counted = f"{self.epochs_done}/{self.total if self.total is not None else '?'} batches"
         table = self._history._repr_html_() if self._history.epochs else ""
         return f"<div><progress{amount}></progress> {html.escape(counted)}{table}</div>"
 

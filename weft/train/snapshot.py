@@ -18,8 +18,8 @@ from weft.train.batches import Feed
 from weft.train.step import Stepper
 
 MAX_LOG_BYTES = 32 << 20  # bytes of batches in the log after which a snapshot is taken
-LEAST_SECONDS, LEAST_COSTS = 1.0, 50  # minimum time between snapshots, in seconds and in multiples of a snapshot's duration
-LOOK_EVERY = 32  # steps between two readings of the clock
+MIN_SECONDS, MIN_COSTS = 1.0, 50  # minimum time between snapshots, in seconds and in multiples of a snapshot's duration
+CHECK_EVERY = 32  # steps between two readings of the clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def take(model: Module, optimizer: Optimizer, stepper: Stepper) -> Snapshot:
     return Snapshot({part: {n: a.numpy().copy() for n, a in arrays.items()} for part, arrays in parts.items()}, get_state())
 
 
-def put(snapshot: Snapshot, model: Module, optimizer: Optimizer, stepper: Stepper) -> None:
+def restore_snapshot(snapshot: Snapshot, model: Module, optimizer: Optimizer, stepper: Stepper) -> None:
     """Restore the state of a snapshot."""
     write_model(model, snapshot.arrays["model"])
     for part, arrays in (("optimizer", optimizer.arrays()), ("step", stepper.arrays)):
@@ -93,7 +93,7 @@ class Log:
         self.feed = feed
         # (updates, rate, epoch, first batch), appended before the updates run; an update is the keys of its batches
         self.blocks: list[tuple[tuple[tuple[Any, ...], ...], float, int, int]] = []
-        self.every = 1 if feed.heavy else LOOK_EVERY
+        self.every = 1 if feed.heavy else CHECK_EVERY
         self._begin(time.perf_counter(), take(*self.of))
         self.sound = [name for name in model.parameters() if finite(self.snapshot.arrays["model"][name])]
 
@@ -102,10 +102,10 @@ class Log:
         parameters = self.of[0].parameters()
         return all(finite(parameters[name].numpy()) for name in self.sound)
 
-    def look(self) -> bool:
+    def update_snapshot(self) -> bool:
         """Take a snapshot if one is due. Called between updates. Return False if the parameters are not finite."""
         start = time.perf_counter()
-        if start >= self._next or (self.feed.heavy and self._count_bytes()):
+        if start >= self._next_snapshot or (self.feed.heavy and self._count_bytes()):
             fresh = take(*self.of)
             if not all(finite(fresh.arrays["model"][name]) for name in self.sound):
                 return False
@@ -122,15 +122,15 @@ class Log:
         return out
 
     def _count_bytes(self) -> bool:
-        self._held += sum(self.feed.held(key) for keys in self.blocks[-1][0] for key in keys) if self.blocks else 0
-        return self._held > MAX_LOG_BYTES
+        self._kept_bytes += sum(self.feed.kept_bytes(key) for keys in self.blocks[-1][0] for key in keys) if self.blocks else 0
+        return self._kept_bytes > MAX_LOG_BYTES
 
     def _begin(self, start: float, snapshot: Snapshot) -> None:
         """Clear the log and start it at a snapshot, whose copying began at ``start``."""
         self.snapshot = snapshot
         now = time.perf_counter()
-        self._next = now + max(LEAST_SECONDS, LEAST_COSTS * (now - start))
-        self._held = 0
+        self._next_snapshot = now + max(MIN_SECONDS, MIN_COSTS * (now - start))
+        self._kept_bytes = 0
         self.blocks.clear()
 
 

@@ -89,7 +89,7 @@ def training_steps(step: Callable) -> Callable[[Array, Array, float], tuple[Arra
 class Stepper:
     """Updates the weights: :meth:`advance` takes the batches of one update and a rate, and returns (loss, *metrics) as floats.
 
-    many : function of stacked x and y and the rate that does many updates and returns (losses, *metrics) as Arrays; None with
+    run_many : function of stacked x and y and the rate that does many updates and returns (losses, *metrics) as Arrays; None with
         accumulation
     dtype, formats : the 16 bits of activations, and the formats of products; None for float32
     scaling : "dynamic", a constant scale of the loss, or None
@@ -110,28 +110,28 @@ class Stepper:
         if self.scaling == "dynamic":
             self.arrays["scale"] = full((), FIRST_SCALE, dtype=float32)
             self.arrays["good"] = zeros((), dtype=float32)
-        self.many: Callable[[Array, Array, float], tuple[Array, ...]] | None = None
+        self.run_many: Callable[[Array, Array, float], tuple[Array, ...]] | None = None
         if accumulate > 1:
             if isinstance(optimizer, SAM):
                 raise ValueError("fit: SAM computes each gradient twice, which accumulate= cannot do; leave one of them out")
             self._sums = {n: zeros(p.shape, dtype=state_dtype(p.dtype)) for n, p in named_arrays(model).items()}
             self._sums |= {"loss": zeros((), dtype=float32), OVERFLOWS: zeros((), dtype=float32)}
-            self._add, self._last = jit(self._add_batch), jit(self._last_batch)
+            self._add, self._jitted_last = jit(self._add_batch), jit(self._last_batch)
         else:
-            self._one = jit(self._one_batch)
-            self.many = training_steps(self._one)
+            self._jitted_batch = jit(self._one_batch)
+            self.run_many = training_steps(self._jitted_batch)
 
     def advance(self, batches: Sequence[tuple[Array, Array]], lr: float) -> tuple[float, ...]:
         """Do one update from ``batches``. Return loss and metrics as means over all their rows."""
         if self.accumulate == 1:
             ((x, y),) = batches
-            return tuple(map(float, self._one(x, y, lr)))
+            return tuple(map(float, self._jitted_batch(x, y, lr)))
         total = sum(x.shape[0] for x, _ in batches)
         parts = []
         for k, (x, y) in enumerate(batches):
             share = x.shape[0] / total
             last = k == len(batches) - 1
-            parts.append((share, self._last(x, y, share, lr) if last else self._add(x, y, share)))
+            parts.append((share, self._jitted_last(x, y, share, lr) if last else self._add(x, y, share)))
         return tuple(sum(share * float(values[k]) for share, values in parts) for k in range(1 + len(self.metrics)))
 
     @property

@@ -18,8 +18,8 @@ import numpy as np
 
 from weft.array import Array, Scalar, ndarray
 from weft.dtypes.formats import INEXACT
-from weft.process.import_hook import needed
-from weft.process.signals import uninterrupted
+from weft.process.import_hook import import_needed
+from weft.process.signals import defer_signals
 from weft.runtime.traced_int import TRACED_TYPES
 
 _MODULES: set[type] = set()
@@ -163,8 +163,8 @@ def dataclasses_in(arguments: Any) -> list[Any]:
 
 def _optree() -> Any:
     if _UNREGISTERED_ERROR or not _OPTREE:
-        with uninterrupted():  # an interrupt must not lose a class between list and registration
-            optree = needed("optree", "lists, dicts and modules as arguments")
+        with defer_signals():  # an interrupt must not lose a class between list and registration
+            optree = import_needed("optree", "lists, dicts and modules as arguments")
             while _UNREGISTERED_ERROR:
                 optree.register_pytree_node(_UNREGISTERED_ERROR.pop(), _flatten_module, _unflatten_module, namespace="weft")
             if not _OPTREE:
@@ -199,7 +199,7 @@ def flatten(
         if not unknown:
             _LEAVES.update(fresh)
             return leaves, structure
-        with uninterrupted():
+        with defer_signals():
             for cls in unknown:
                 optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace="weft")
                 optree.register_pytree_node(cls, _flatten_attributes, _unflatten_attributes, namespace=_CALLS)

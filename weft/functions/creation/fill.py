@@ -16,7 +16,17 @@ from weft.dtypes.parse import check_like, layout, parse_dtype
 from weft.eager.peek import fill_leaf
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support import arguments
-from weft.functions.support.arguments import broadcast, cast, create_on_device, node, op, reshaped, shape_tuple, unbound, whole
+from weft.functions.support.arguments import (
+    broadcast,
+    cast,
+    check_int,
+    create_on_device,
+    node,
+    op,
+    reshape_node,
+    shape_tuple,
+    unbound,
+)
 from weft.interop.dlpack import import_array, shared
 from weft.process.docstrings import complete_module
 from weft.runtime.traced_int import compute_traced, make_static
@@ -68,13 +78,13 @@ def array(
         return create_on_device("array", device, partial(array, ndmax=ndmax), object, dtype, copy, order, subok, ndmin)
     form = None if dtype is None else parse_dtype(dtype)
     if ndmax != MAX_NDIM:
-        if not 0 <= whole(ndmax, "array", "ndmax") <= MAX_NDIM:
+        if not 0 <= check_int(ndmax, "array", "ndmax") <= MAX_NDIM:
             raise ValueError(f"array: ndmax={ndmax} must be from 0 to {MAX_NDIM}, as many as NumPy's arrays have")
         result = array(object, dtype, copy, ndmin=ndmin)
         if result.ndim > ndmax:
             raise ShapeError(f"array: object has shape {result.shape}, more dimensions than ndmax={ndmax}")
         return result
-    if ndmin != 0 and whole(ndmin, "array", "ndmin") > 0:
+    if ndmin != 0 and check_int(ndmin, "array", "ndmin") > 0:
         if ndmin > MAX_NDIM:
             raise ValueError(f"array: ndmin={ndmin} is more than the {MAX_NDIM} dimensions that NumPy's arrays have at most")
         result = array(object, dtype, copy)
@@ -207,13 +217,13 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     return wrap_array(shared_node(shared(x)) if copy is False else node(import_array(x), "from_dlpack"))
 
 
-def _filled(value: Any, shape: Any, dtype: Any, order: Any, function: str, device: Any, like: Any) -> Array:
+def _fill(value: Any, shape: Any, dtype: Any, order: Any, function: str, device: Any, like: Any) -> Array:
     if like is not None:
         check_like(like, function)
     if order is not None:
         layout(order, function, "CF")
     if device is not None:
-        return create_on_device(function, device, _filled, value, shape, dtype, order, function, None, like)
+        return create_on_device(function, device, _fill, value, shape, dtype, order, function, None, like)
     if dtype is not None and isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
     form = DEFAULT.real if dtype is None else parse_dtype(dtype)
@@ -245,7 +255,7 @@ def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
     >>> wf.zeros((2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
-    return _filled(0, shape, dtype, order, "zeros", device, like)
+    return _fill(0, shape, dtype, order, "zeros", device, like)
 
 
 def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
@@ -254,7 +264,7 @@ def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None
     >>> wf.ones(2, dtype=wf.int32).tolist()
     [1, 1]
     """
-    return _filled(1, shape, dtype, order, "ones", device, like)
+    return _fill(1, shape, dtype, order, "ones", device, like)
 
 
 @unbound
@@ -264,7 +274,7 @@ def empty(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
     >>> wf.empty((2, 3)).shape
     (2, 3)
     """
-    return _filled(0, shape, dtype, order, "empty", device, like)
+    return _fill(0, shape, dtype, order, "empty", device, like)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
@@ -289,10 +299,10 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, d
     return wrap_array(broadcast(value, extents))
 
 
-def _filled_like(fill: Any, function: str, x: Any, dtype: Any, order: Any, shape: Any, device: Any = None) -> Array:
+def _fill_like(fill: Any, function: str, x: Any, dtype: Any, order: Any, shape: Any, device: Any = None) -> Array:
     layout(order, function)
     if device is not None:
-        return create_on_device(function, device, _filled_like, fill, function, x, dtype, order, shape)
+        return create_on_device(function, device, _fill_like, fill, function, x, dtype, order, shape)
     source = node(x, function, "prototype" if function == "empty_like" else "a")
     extents = source.shape if shape is None else shape_tuple(shape, function)
     return fill(extents, source.dtype if dtype is None else parse_dtype(dtype))
@@ -318,7 +328,7 @@ def zeros_like(
     >>> wf.zeros_like(wf.array([1, 2])).tolist()
     [0, 0]
     """
-    return _filled_like(zeros, "zeros_like", a, dtype, order, shape, device)
+    return _fill_like(zeros, "zeros_like", a, dtype, order, shape, device)
 
 
 def ones_like(
@@ -329,7 +339,7 @@ def ones_like(
     >>> wf.ones_like(wf.array([1, 2])).tolist()
     [1, 1]
     """
-    return _filled_like(ones, "ones_like", a, dtype, order, shape, device)
+    return _fill_like(ones, "ones_like", a, dtype, order, shape, device)
 
 
 def empty_like(
@@ -344,7 +354,7 @@ def empty_like(
     >>> wf.empty_like(wf.array([1, 2])).shape
     (2,)
     """
-    return _filled_like(zeros, "empty_like", prototype, dtype, order, shape, device)
+    return _fill_like(zeros, "empty_like", prototype, dtype, order, shape, device)
 
 
 def full_like(
@@ -361,7 +371,7 @@ def full_like(
     >>> wf.full_like(wf.array([1, 2]), 5).tolist()
     [5, 5]
     """
-    return _filled_like(lambda extents, form: full(extents, fill_value, form), "full_like", a, dtype, order, shape, device)
+    return _fill_like(lambda extents, form: full(extents, fill_value, form), "full_like", a, dtype, order, shape, device)
 
 
 def diagonal_number(rows: int, columns: int) -> arguments.Node:
@@ -423,7 +433,7 @@ def identity(n: int, dtype: Any = None, *, like: Any = None) -> Array:
     [[1.0]]
     """
     check_like(like, "identity")
-    return eye(whole(n, "identity", "n"), dtype=dtype)
+    return eye(check_int(n, "identity", "n"), dtype=dtype)
 
 
 def lower_mask(rows: int, columns: int, k: int) -> arguments.Node:
@@ -433,7 +443,7 @@ def lower_mask(rows: int, columns: int, k: int) -> arguments.Node:
 
 def _clamp_diagonal(rows: int, columns: int, k: int) -> int:
     """Return ``k`` limited to the matrix: all diagonals outside of it have the same effect."""
-    return max(-rows, min(whole(k, "eye", "k"), columns))
+    return max(-rows, min(check_int(k, "eye", "k"), columns))
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, like: Any = None) -> Array:
@@ -448,7 +458,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, like: An
     [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     """
     check_like(like, "tri")
-    rows, columns = (max(0, whole(n, "tri", "N, M")) for n in (N, N if M is None else M))
+    rows, columns = (max(0, check_int(n, "tri", "N, M")) for n in (N, N if M is None else M))
     return wrap(cast(lower_mask(rows, columns, k), DEFAULT.real if dtype is None else parse_dtype(dtype)))
 
 
@@ -459,7 +469,7 @@ def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:
     if not value.shape:
         raise ShapeError(f"{function}: m has no dimensions; a vector, a matrix or a stack of matrices is needed")
     rows, columns = (value.shape * 2)[-2:] if len(value.shape) == 1 else value.shape[-2:]
-    mask = lower_mask(rows, columns, whole(k, function, "k") - (not lower))
+    mask = lower_mask(rows, columns, check_int(k, function, "k") - (not lower))
     zero = arguments.number(0, value.dtype)
     return wrap(op("where", mask, value, zero) if lower else op("where", mask, zero, value))
 
@@ -620,15 +630,15 @@ def linspace(
         result_form = (promoted if promoted in FLOATS else DEFAULT.real) if dtype is None else parse_dtype(dtype)
         a, b = (arguments.convert_for_write(x, FLOAT64, "linspace", name) for x, name in ((start, "start"), (stop, "stop")))
         shape = arguments.broadcast_shapes("linspace", a.shape, b.shape)
-        low, high = (reshaped(broadcast(n, shape), (1, *shape)) for n in (a, b))
+        low, high = (reshape_node(broadcast(n, shape), (1, *shape)) for n in (a, b))
         wide = op("divide", op("subtract", high, low), number_node(float(max(gaps, 1)), FLOAT64))
         place = op("iota", shape=(count,) + (1,) * len(shape), dtype=FLOAT64, axis=0)
         values = op("add", op("multiply", place, wide), low)
         if endpoint and count > 1:
             values = op("where", op("equal", place, number_node(count - 1, FLOAT64)), high, values)
-        step = wrap(cast(reshaped(wide, shape), result_form if result_form in FLOATS else DEFAULT.real))
+        step = wrap(cast(reshape_node(wide, shape), result_form if result_form in FLOATS else DEFAULT.real))
         where_to = arguments.axis_index(axis, len(shape) + 1, "linspace")
-        values = arguments.permuted(values, (*range(1, where_to + 1), 0, *range(where_to + 1, len(shape) + 1)))
+        values = arguments.permute_node(values, (*range(1, where_to + 1), 0, *range(where_to + 1, len(shape) + 1)))
     if result_form not in FLOATS:
         values = op("floor", values)
     result = wrap(cast(values, result_form))
@@ -707,9 +717,9 @@ def logspace(
     if root.shape:  # base broadcasts with start and stop; the samples run along an axis of their own
         nodes = [arguments.convert_for_write(x, work_form, "logspace", name) for x, name in ((start, "start"), (stop, "stop"))]
         ndim = len(arguments.broadcast_shapes("logspace", *(n.shape for n in nodes), root.shape))
-        first, last, wide = (wrap(reshaped(n, (1,) * (ndim - len(n.shape)) + n.shape)) for n in (*nodes, root))
+        first, last, wide = (wrap(reshape_node(n, (1,) * (ndim - len(n.shape)) + n.shape)) for n in (*nodes, root))
         axis = arguments.axis_index(axis, ndim + 1, "logspace")
-        root = reshaped(wide.node, (*wide.shape[:axis], 1, *wide.shape[axis:]))
+        root = reshape_node(wide.node, (*wide.shape[:axis], 1, *wide.shape[axis:]))
     exponents = linspace(first, last, num, endpoint, False, work_form, axis)
     powers = op("pow", root, exponents.node)
     if dtype is None and DEFAULT.wide:
@@ -750,12 +760,12 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     first, last = (wrap(op("log10", op("divide", n, sign))) for n in (low, high))
     samples = op("multiply", logspace(first, last, num, endpoint, 10.0, work_form).node, sign)
     count = samples.shape[0]
-    place = reshaped(op("iota", shape=(count,), dtype=INT64, axis=0), (count,) + (1,) * (len(samples.shape) - 1))
+    place = reshape_node(op("iota", shape=(count,), dtype=INT64, axis=0), (count,) + (1,) * (len(samples.shape) - 1))
     samples = op("where", op("equal", place, number_node(0, INT64)), low, samples)
     if endpoint and count > 1:
         samples = op("where", op("equal", place, number_node(count - 1, INT64)), high, samples)
     where_to = arguments.axis_index(axis, len(samples.shape), "geomspace")
-    samples = arguments.permuted(samples, (*range(1, where_to + 1), 0, *range(where_to + 1, len(samples.shape))))
+    samples = arguments.permute_node(samples, (*range(1, where_to + 1), 0, *range(where_to + 1, len(samples.shape))))
     return _cast_samples(samples, (start, stop), dtype)
 
 
@@ -798,7 +808,7 @@ def meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: st
         extents[place] = value.size
     out = []
     for place, value in zip(places, nodes, strict=True):
-        line = reshaped(value, tuple(value.size if a == place else 1 for a in range(len(nodes))))
+        line = reshape_node(value, tuple(value.size if a == place else 1 for a in range(len(nodes))))
         out.append(wrap(line if sparse else broadcast(line, tuple(extents))))
     return tuple(out)
 

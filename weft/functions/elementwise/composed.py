@@ -14,14 +14,14 @@ from weft.dtypes import formats
 from weft.dtypes.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INTEGERS, UINT8, elementwise_float_format, weak_compared
 from weft.dtypes.parse import layout, parse_dtype
 from weft.eager.apply import bind
-from weft.errors import DTypeError, ShapeError, renamed, short
+from weft.errors import DTypeError, ShapeError, rename_error, short
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise import ufuncs
 from weft.functions.elementwise.ufuncs import add, equal, isnan, logical_and, logical_or, special
 from weft.functions.indexing.where import where as choose
 from weft.functions.reductions.folds import all
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, cast, floating, node, number, op, reshaped, unbound, whole, wrap_result
+from weft.functions.support.arguments import Node, cast, check_int, floating, node, number, op, reshape_node, unbound, wrap_result
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
 from weft.process.docstrings import complete_module
@@ -73,7 +73,7 @@ def clip(
         try:
             value = bind(TABLE["maximum" if name == "min" else "minimum"], value, limit)
         except (ShapeError, DTypeError) as error:
-            raise renamed(error, "clip", x1="a", x2=name) from None
+            raise rename_error(error, "clip", x1="a", x2=name) from None
     return wrap_result(value, out, "clip")
 
 
@@ -158,13 +158,13 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     try:
         distance = op("abs", op("subtract", a, b))
     except ShapeError as error:
-        raise renamed(error, "isclose", x1="a", x2="b") from None
+        raise rename_error(error, "isclose", x1="a", x2="b") from None
     part, finite = _tolerance_node(rtol, "rtol", b.dtype.part), op("logical_and", op("isfinite", a), op("isfinite", b))
     try:
         bound = op("add", _tolerance_node(atol, "atol", b.dtype.part), op("multiply", part, op("abs", b)))
         close = op("where", finite, op("less_equal", distance, bound), op("equal", a, b))
     except ShapeError as error:
-        raise renamed(error, "isclose", x1="a", x2="the tolerance") from None
+        raise rename_error(error, "isclose", x1="a", x2="the tolerance") from None
     if equal_nan:
         close = op("logical_or", close, op("logical_and", op("isnan", a), op("isnan", b)))
     return wrap_result(close)
@@ -196,7 +196,7 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
     try:
         close = isclose(a, b, rtol, atol, equal_nan)
     except ShapeError as error:
-        raise renamed(error, "allclose", x1="a", x2="b") from None
+        raise rename_error(error, "allclose", x1="a", x2="b") from None
     return bool(all(close))
 
 
@@ -574,7 +574,7 @@ def _bit_shifts(function: str, bitorder: str, shape: tuple[int, ...]) -> Node:
     if bitorder not in ("big", "little"):
         raise ValueError(f"{function}: bitorder={bitorder!r} must be 'big' or 'little'")
     order = np.arange(8, dtype=np.uint8)
-    return reshaped(numpy_node(order[::-1] if bitorder == "big" else order), shape)
+    return reshape_node(numpy_node(order[::-1] if bitorder == "big" else order), shape)
 
 
 def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Array:
@@ -608,7 +608,7 @@ def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Array
     count = -(-shape[axis] // 8)
     high = tuple(8 * count - n if k == axis else 0 for k, n in enumerate(shape))
     bits = op("pad", cast(cast(value, BOOL), UINT8), low=(0,) * len(shape), high=high, value=0)
-    rows = reshaped(bits, (*shape[:axis], count, 8, *shape[axis + 1 :]))
+    rows = reshape_node(bits, (*shape[:axis], count, 8, *shape[axis + 1 :]))
     shifts = _bit_shifts("packbits", bitorder, (8,) + (1,) * (len(shape) - axis - 1))
     return wrap(cast(op("reduce_sum", op("bitwise_left_shift", rows, shifts), axes=(axis + 1,), keepdims=False), UINT8))
 
@@ -643,14 +643,14 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
         raise DTypeError(f"unpackbits: a must hold uint8, but has dtype {value.dtype}")
     value, axis = arguments.flat_axis(value, axis, "unpackbits", numbers=True)
     shape = value.shape
-    separated = reshaped(value, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    separated = reshape_node(value, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     shifts = _bit_shifts("unpackbits", bitorder, (8,) + (1,) * (len(shape) - axis - 1))
     bits = op("bitwise_and", op("bitwise_right_shift", separated, shifts), number(1, UINT8))
     extent = 8 * shape[axis]
-    all_bits = wrap(reshaped(bits, (*shape[:axis], extent, *shape[axis + 1 :])))
+    all_bits = wrap(reshape_node(bits, (*shape[:axis], extent, *shape[axis + 1 :])))
     if count is None:
         return all_bits
-    length = whole(count, "unpackbits", "count")
+    length = check_int(count, "unpackbits", "count")
     if length < -extent:
         raise ValueError(f"unpackbits: count={length} takes away more than the {extent} bits along axis {axis}")
     length = extent + length if length < 0 else length

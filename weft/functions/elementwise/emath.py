@@ -16,7 +16,7 @@ from weft.array.convert import exact_operands
 from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, DEFAULT, FLOAT32, INEXACT, Format, complex_format
 from weft.dtypes.formats import floating as floating_form
 from weft.functions.elementwise import ufuncs
-from weft.functions.support.arguments import NUMBERS, cast, floating, named, node, number, read_now
+from weft.functions.support.arguments import NUMBERS, cast, floating, node, number, read_now, rename_function
 from weft.process.docstrings import complete_module
 
 __all__ = ["arccos", "arcsin", "arctanh", "log", "log10", "log2", "logn", "power", "sqrt"]
@@ -53,7 +53,7 @@ def _extend(name: str, outside: Callable[[np.ndarray], Any], summary: str, examp
     def extended(x: Any) -> Array:
         return function(_cast_if_outside(name, x, outside))
 
-    named(extended, name)
+    rename_function(extended, name)
     extended.__doc__ = f"""{summary}
 
     Parameters

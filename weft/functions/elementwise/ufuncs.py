@@ -23,13 +23,24 @@ from weft.dtypes.parse import layout, parse_dtype
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, as_method, broadcast, cast, node, number, op, sliced, whole, wrap_result
+from weft.functions.support.arguments import (
+    Node,
+    as_method,
+    broadcast,
+    cast,
+    check_int,
+    node,
+    number,
+    op,
+    slice_node,
+    wrap_result,
+)
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives.call import call as call_primitive
 from weft.graph.primitives.elementwise import apply_each, entry
 from weft.graph.primitives.table import TABLE
 
-_GROUPED = frozenset((
+_REDUCIBLE = frozenset((
     "add", "multiply", "maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "logical_xor", "bitwise_and",
     "bitwise_or", "bitwise_xor", "logaddexp", "logaddexp2", "hypot",
 ))
@@ -89,7 +100,7 @@ def equip(function: Any, operation: Operation) -> None:
         function.reduceat = partial(reduceat, operation)
 
 
-def asked(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
+def call_for_out(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
     """Call a function for an ``out``: with a float64 ``out``, float results of integers are computed in float64, as in NumPy."""
     result = ask(*xs)
     if result.node.dtype is not FLOAT32 or arguments.accumulation_format(FLOAT32, out) is not FLOAT64:
@@ -125,7 +136,7 @@ def special(
         if result.node.dtype is not form:
             raise DTypeError(f"{name}: operands of {dtypes} give {result.node.dtype}, not dtype={form}; cast the result")
     else:
-        result = asked(ask, xs, out)
+        result = call_for_out(ask, xs, out)
     return arguments.wrap_masked_result(result.node, out, name, where, casting)
 
 
@@ -187,8 +198,10 @@ def _fold_axes(operation: Operation, value: Node, axes: Sequence[int]) -> Node:
         while value.shape[axis] > 1:
             extent = value.shape[axis]
             half = extent // 2
-            both = _combine(operation, sliced(value, axis, 0, half), sliced(value, axis, half, 2 * half))
-            value = op("concat", both, cast(sliced(value, axis, 2 * half, extent), both.dtype), axis=axis) if extent % 2 else both
+            both = _combine(operation, slice_node(value, axis, 0, half), slice_node(value, axis, half, 2 * half))
+            value = op(
+                "concat", both, cast(slice_node(value, axis, 2 * half, extent), both.dtype), axis=axis
+            ) if extent % 2 else both
     return value
 
 
@@ -203,7 +216,7 @@ def reduce(
     identity = _IDENTITY.get(operation.name)
     if where is not True and identity is None and initial is None:
         raise ValueError(f"{name}: where= needs initial=, since {operation.name} has no identity")
-    if operation.name not in _GROUPED:
+    if operation.name not in _REDUCIBLE:
         if len(axes) > 1 and operation.name != "gcd":
             raise ValueError(f"{name}: axis={axis} must be one axis, because {operation.name} depends on the order")
         options = {"initial": initial, "where": where}
@@ -226,7 +239,7 @@ def reduce(
     if start is not None:
         value = _combine(operation, value, start)
     shape = tuple(1 if d in axes else n for d, n in enumerate(value.shape) if keepdims or d not in axes)
-    return wrap_result(arguments.reshaped(value, shape), out, name)
+    return wrap_result(arguments.reshape_node(value, shape), out, name)
 
 
 def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
@@ -234,15 +247,15 @@ def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = 
     name = f"{operation.name}.accumulate"
     value = _require_axes(_cast_for_fold(operation, array, dtype, out), name)
     axis = arguments.axis_index(axis, len(value.shape), name)
-    if operation.name not in _GROUPED:
+    if operation.name not in _REDUCIBLE:
         return wrap_result(_fold_in_numpy("accumulate", operation, value, axis=axis), out, name)
     if (monoid := _monoid(operation, value)) is not None:
         return wrap_result(op(f"cumulative_{monoid}", value, axis=axis), out, name)
     distance = 1
     while distance < value.shape[axis]:
         extent = value.shape[axis]
-        both = _combine(operation, sliced(value, axis, 0, extent - distance), sliced(value, axis, distance, extent))
-        value = op("concat", cast(sliced(value, axis, 0, distance), both.dtype), both, axis=axis)
+        both = _combine(operation, slice_node(value, axis, 0, extent - distance), slice_node(value, axis, distance, extent))
+        value = op("concat", cast(slice_node(value, axis, 0, distance), both.dtype), both, axis=axis)
         distance *= 2
     return wrap_result(value, out, name)
 
@@ -257,14 +270,14 @@ def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, d
     for i in starts:
         if not 0 <= i < extent:
             raise IndexError(f"{name}: index {i} is out of bounds for axis {axis} with size {extent}")
-    if operation.name not in _GROUPED:
+    if operation.name not in _REDUCIBLE:
         return wrap_result(_fold_in_numpy("reduceat", operation, value, indices=starts, axis=axis), out, name)
     parts = []
     for k, i in enumerate(starts):
         stop = starts[k + 1] if k + 1 < len(starts) else extent
-        parts.append(_fold_axes(operation, sliced(value, axis, i, stop if stop > i else i + 1), (axis,)))
+        parts.append(_fold_axes(operation, slice_node(value, axis, i, stop if stop > i else i + 1), (axis,)))
     if not parts:
-        return wrap_result(sliced(value, axis, 0, 0), out, name)
+        return wrap_result(slice_node(value, axis, 0, 0), out, name)
     return wrap_result(parts[0] if len(parts) == 1 else op("concat", *parts, axis=axis), out, name)
 
 
@@ -286,7 +299,7 @@ __all__ = ["Ufunc"]
 def _document(function: Any, name: str, summary: str, parameters: str, example: str, output: str, raises: str = "") -> Any:
     """Finish a ufunc. The example's arguments begin with a list, which is shown as an array."""
     equip(function, OPERATIONS[name])
-    arguments.named(function, name)
+    arguments.rename_function(function, name)
     listed, _, more = example.partition("]")
     function.__doc__ = f"""{summary}
 
@@ -334,7 +347,7 @@ def unary(name: str, summary: str, example: str, output: str) -> Ufunc:
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
             return special(ask, name, (x,), out, where, dtype, casting, order)
         if out is not None:
-            return wrap_result(asked(ask, (x,), out).node, out, name)
+            return wrap_result(call_for_out(ask, (x,), out).node, out, name)
         native = short.call
         if (result := native(x)) is not None:
             return result
@@ -356,7 +369,7 @@ def binary(name: str, summary: str, example: str, output: str, raises: str = "")
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
             return special(ask, name, (x1, x2), out, where, dtype, casting, order)
         if out is not None:
-            return wrap_result(asked(ask, (x1, x2), out).node, out, name)
+            return wrap_result(call_for_out(ask, (x1, x2), out).node, out, name)
         native = short.call
         result = native(x1, x2)
         return ask(x1, x2) if result is None else result
@@ -447,7 +460,7 @@ def round(a: Any, decimals: int = 0, out: Array | None = None) -> Array:
     >>> wf.round(wf.array([1.25, 3.5]), 1).tolist()[0] < 1.21
     True
     """
-    value, decimals = node(a, "round", "a"), whole(decimals, "round", "decimals")
+    value, decimals = node(a, "round", "a"), check_int(decimals, "round", "decimals")
     if value.dtype == BOOL:
         if decimals:
             raise DTypeError(f"round: a is bool, which has no digits (decimals={decimals}); cast with .astype('float32')")

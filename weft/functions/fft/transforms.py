@@ -15,7 +15,7 @@ from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.shape.axes import roll
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, cast, floating, node, number, op, sliced, wrap_result
+from weft.functions.support.arguments import Node, cast, floating, node, number, op, slice_node, wrap_result
 from weft.graph.primitives.spectrum import INVERSE_NORMS, NORMS
 from weft.process.docstrings import complete_module
 
@@ -70,7 +70,7 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -
 def _frequencies(function: str, n: int, d: float, dtype: Any, device: Any, full: bool) -> Array:
     if device is not None:
         return arguments.create_on_device(function, device, _frequencies, function, n, d, dtype, None, full)
-    extent = arguments.whole(n, function, "n")
+    extent = arguments.check_int(n, function, "n")
     if extent < 1:
         raise ShapeError(f"{function}: n={n} must be positive")
     form: Format = DEFAULT.real if dtype is None else parse_dtype(dtype)
@@ -150,7 +150,7 @@ def _resize(function: str, value: Node, places: Sequence[int], sizes: Sequence[i
         if n < 1:
             raise ShapeError(f"{function}: a transform of n={n} elements along axis {axis}; at least one is needed")
         if n < extent:
-            value = sliced(value, axis, 0, n)
+            value = slice_node(value, axis, 0, n)
         elif n > extent:
             value = op("pad", value, low=(0,) * ndim, high=tuple(n - extent if d == axis else 0 for d in range(ndim)), value=0)
     return value
@@ -159,7 +159,7 @@ def _resize(function: str, value: Node, places: Sequence[int], sizes: Sequence[i
 def _parse_axes(function: str, value: Node, s: Any, axes: Any) -> tuple[tuple[int, ...], list[int | None]]:
     """Return the transformed axes and the requested length of each; None stands for the axis's own length."""
     ndim = len(value.shape)
-    sizes = None if s is None else [arguments.whole(n, function, "s") for n in arguments.as_list(s, function, "s")]
+    sizes = None if s is None else [arguments.check_int(n, function, "s") for n in arguments.as_list(s, function, "s")]
     if axes is None:
         axes = range(ndim) if sizes is None else range(ndim - len(sizes), ndim)
     places = tuple(arguments.axis_index(a, ndim, function, "axes") for a in arguments.as_list(axes, function, "axes"))

@@ -20,7 +20,18 @@ from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
 from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, number, op, permuted, reshaped, wrap_result
+from weft.functions.support.arguments import (
+    Node,
+    arrays,
+    broadcast,
+    cast,
+    node,
+    number,
+    op,
+    permute_node,
+    reshape_node,
+    wrap_result,
+)
 from weft.process.docstrings import complete_module
 
 
@@ -107,9 +118,9 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
         raise ShapeError(f"insert: obj has shape {at.shape}; a number or one dimension is needed")
     inserted, count = arguments.convert_for_write(values, value.dtype, "insert", "values"), at.size
     if count == 1:  # all values along the axis are inserted here
-        inserted = reshaped(inserted, (1,) * (len(shape) - len(inserted.shape)) + inserted.shape)
+        inserted = reshape_node(inserted, (1,) * (len(shape) - len(inserted.shape)) + inserted.shape)
         if not at.ndim:  # if obj is a number, the first axis of values is the axis of insertion, as in NumPy
-            inserted = permuted(inserted, (*range(1, axis + 1), 0, *range(axis + 1, len(inserted.shape))))
+            inserted = permute_node(inserted, (*range(1, axis + 1), 0, *range(axis + 1, len(inserted.shape))))
         count = inserted.shape[axis]
         at = np.full(count, at.item())
     wide = (*shape[:axis], count, *shape[axis + 1 :])
@@ -142,12 +153,12 @@ def resize(a: Any, new_shape: Any) -> Array:
     """
     value, shape = node(a, "resize", "a"), arguments.shape_tuple(new_shape, "resize", "new_shape")
     count = math.prod(shape)
-    line = reshaped(value, (value.size,))
+    line = reshape_node(value, (value.size,))
     if not value.size:
         return wrap(broadcast(cast(node(0, "resize"), value.dtype), shape))
     times = -(-count // value.size)
-    long_ = reshaped(broadcast(reshaped(line, (1, value.size)), (times, value.size)), (times * value.size,))
-    return wrap(reshaped(op("slice", long_, start=(0,), step=(1,), shape=(count,)), shape))
+    long_ = reshape_node(broadcast(reshape_node(line, (1, value.size)), (times, value.size)), (times * value.size,))
+    return wrap(reshape_node(op("slice", long_, start=(0,), step=(1,), shape=(count,)), shape))
 
 
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
@@ -322,7 +333,7 @@ def putmask(a: Array, mask: Any, values: Any) -> None:
         raise ShapeError(f"putmask: mask has shape {condition.shape}, a has shape {shape}")
     updates = _convert_safely(values, a.node.dtype, "putmask", "values")
     if updates.size and a.size:
-        _write_masked(a, wrap(reshaped(condition, shape)), resize(wrap(updates), shape), "putmask", "mask")
+        _write_masked(a, wrap(reshape_node(condition, shape)), resize(wrap(updates), shape), "putmask", "mask")
 
 
 def place(arr: Array, mask: Any, vals: Any) -> None:
@@ -356,11 +367,11 @@ def place(arr: Array, mask: Any, vals: Any) -> None:
         if arr.size and wrap(condition).numpy().any():
             raise ValueError("place: vals is empty, but the mask selects elements to write")
         return
-    flat = cast(reshaped(condition, (arr.size,)), INT64)
+    flat = cast(reshape_node(condition, (arr.size,)), INT64)
     count = op("subtract", op("cumulative_sum", flat, axis=0), cast(node(1, "place"), INT64))
     turn = op("remainder", op("maximum", count, cast(node(0, "place"), INT64)), cast(node(updates.size, "place"), INT64))
-    line = op("gather", reshaped(updates, (updates.size,)), turn, axes=(0,))
-    _write_masked(arr, wrap(reshaped(condition, shape)), wrap(reshaped(line, shape)), "place", "mask")
+    line = op("gather", reshape_node(updates, (updates.size,)), turn, axes=(0,))
+    _write_masked(arr, wrap(reshape_node(condition, shape)), wrap(reshape_node(line, shape)), "place", "mask")
 
 
 def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
@@ -389,11 +400,11 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     updates = arguments.convert_for_write(v, value.dtype, "put", "v")
     if not index.size or not updates.size:
         return
-    places = check_bounds("put", ind, reshaped(index, (index.size,)), value.size, 0, mode)
+    places = check_bounds("put", ind, reshape_node(index, (index.size,)), value.size, 0, mode)
     check_pending_indices([places])
     repeated = resize(wrap(updates), index.size).node
-    flat = op("scatter", reshaped(value, (value.size,)), repeated, places, axes=(0,), mode="set")
-    a[...] = wrap(reshaped(flat, value.shape))
+    flat = op("scatter", reshape_node(value, (value.size,)), repeated, places, axes=(0,), mode="set")
+    a[...] = wrap(reshape_node(flat, value.shape))
 
 
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
@@ -474,7 +485,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     for k, c in enumerate(conditions):
         if c.shape != value.shape[: len(c.shape)]:
             raise IndexError(f"piecewise: condlist[{k}] has shape {c.shape}, but x has shape {value.shape}")
-        masks.append(reshaped(c, (*c.shape, *(1 for _ in value.shape[len(c.shape) :]))))
+        masks.append(reshape_node(c, (*c.shape, *(1 for _ in value.shape[len(c.shape) :]))))
     if len(pieces) > len(conditions):
         any_mask = functools.reduce(partial(op, "logical_or"), masks, number(False, BOOL))
         masks.append(op("logical_not", any_mask))

@@ -16,7 +16,7 @@ from weft.dtypes.formats import BOOL, DEFAULT, INT64
 from weft.dtypes.parse import check_like, layout, parse_dtype, to_tuple
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, number, op, reshaped, try_numpy, wrap_result
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, number, op, reshape_node, try_numpy, wrap_result
 from weft.graph.primitives.settings import ADD, scatter_add_mode
 from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
@@ -71,7 +71,7 @@ def _full_indices(
     if axis is None:
         if len(index.shape) != 1:
             raise ShapeError(f"{function}: indices have shape {index.shape}; with axis=None they need one dimension")
-        value, axis = reshaped(value, (value.size,)), 0
+        value, axis = reshape_node(value, (value.size,)), 0
     axis = arguments.axis_index(axis, len(value.shape), function)
     if len(index.shape) != len(value.shape):
         raise ShapeError(f"{function}: indices {index.shape} must have as many dimensions as arr {value.shape}")
@@ -149,7 +149,7 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: int | None = -1,
     updates = broadcast(arguments.convert_for_write(values, value.dtype, "put_along_axis", "values"), shape)
     check_pending_indices(places)
     result = op("scatter", value, updates, *places, axes=tuple(range(len(shape))), mode="set")
-    arr[...] = wrap(reshaped(result, arr.shape))
+    arr[...] = wrap(reshape_node(result, arr.shape))
 
 
 def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Array:
@@ -182,10 +182,10 @@ def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Arra
     value = node(x, "gather")
     places = [arguments.integer_node(i, "gather", f"indices[{k}]") for k, i in enumerate(indices)]
     where = _axes(value, places, axes, "gather")
-    return wrap(op("gather", value, *_bounded("gather", value, indices, places, where, mode), axes=where))
+    return wrap(op("gather", value, *_bound_indices("gather", value, indices, places, where, mode), axes=where))
 
 
-def _bounded(
+def _bound_indices(
     function: str, value: Node, indices: Sequence[Any], places: list[Node], axes: tuple[int, ...], mode: str,
 ) -> list[Node]:
     """Return the indices checked or adjusted according to ``mode``."""
@@ -209,7 +209,7 @@ def _scatter(function: str, how: str, x: Any, indices: Any, updates: Any, axes: 
     values = arguments.convert_for_write(updates, value.dtype, function, "updates")
     if arguments.broadcast_shapes(function, values.shape, shape) != shape:
         raise ShapeError(f"{function}: updates have shape {values.shape}, but the indexed slices have shape {shape}")
-    places = _bounded(function, value, index_arrays, places, where, mode)
+    places = _bound_indices(function, value, index_arrays, places, where, mode)
     how = scatter_add_mode(value.dtype) if how == ADD else how
     return wrap(op("scatter", value, broadcast(values, shape), *places, axes=where, mode=how))
 
@@ -266,11 +266,11 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
     labels = arguments.integer_node(x, "one_hot", "x")
-    count = arguments.whole(num_classes, "one_hot", "num_classes")
+    count = arguments.check_int(num_classes, "one_hot", "num_classes")
     if count < 1:
         raise ShapeError(f"one_hot: num_classes={count} must be at least 1")
     classes = op("iota", shape=(1,) * len(labels.shape) + (count,), dtype=INT64, axis=len(labels.shape))
-    hit = op("equal", reshaped(cast(labels, INT64), (*labels.shape, 1)), classes)
+    hit = op("equal", reshape_node(cast(labels, INT64), (*labels.shape, 1)), classes)
     return wrap(cast(hit, DEFAULT.real if dtype is None else parse_dtype(dtype)))
 
 
@@ -380,7 +380,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
         return tuple(wrap(line) for line in lines)
     if not lines:
         return wrap(cast(node(np.zeros((0,)), "indices"), form))
-    rows = [reshaped(broadcast(line, shape), (1, *shape)) for line in lines]
+    rows = [reshape_node(broadcast(line, shape), (1, *shape)) for line in lines]
     return wrap(rows[0] if len(rows) == 1 else op("concat", *rows, axis=0))
 
 
@@ -447,13 +447,13 @@ def ix_(*args: Any) -> tuple[Array, ...]:
             value = arguments.from_numpy(np.flatnonzero(wrap(value).numpy())).node
         elif not value.size:
             value = cast(value, INT64)
-        out.append(wrap(reshaped(value, tuple(value.size if a == k else 1 for a in range(len(args))))))
+        out.append(wrap(reshape_node(value, tuple(value.size if a == k else 1 for a in range(len(args))))))
     return tuple(out)
 
 
 def _triangle(function: str, upper: bool, n: Any, m: Any, k: int) -> tuple[Array, Array]:
     rows, columns = arguments.shape_tuple((n, m), function, "n, m")
-    k = max(-rows - 1, min(arguments.whole(k, function, "k"), columns + 1))  # all diagonals outside have the same effect
+    k = max(-rows - 1, min(arguments.check_int(k, function, "k"), columns + 1))  # all diagonals outside have the same effect
     mask = ~np.tri(rows, columns, k - 1, dtype=bool) if upper else np.tri(rows, columns, k, dtype=bool)
     first, second = np.nonzero(mask)
     return arguments.from_numpy(first), arguments.from_numpy(second)
@@ -559,7 +559,7 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Arr
     >>> [i.tolist() for i in wf.mask_indices(2, wf.triu)]
     [[0, 0, 1], [0, 1, 1]]
     """
-    (extent,) = arguments.shape_tuple(arguments.whole(n, "mask_indices", "n"), "mask_indices", "n")
+    (extent,) = arguments.shape_tuple(arguments.check_int(n, "mask_indices", "n"), "mask_indices", "n")
     if not callable(mask_func):
         raise DTypeError(f"mask_indices: mask_func must be a function of an array and k, not {short(mask_func)}")
     ones = arguments.from_numpy(np.ones((extent, extent), np.int64))
@@ -587,7 +587,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     [[0, 1], [0, 1]]
     """
     line = op("iota", shape=arguments.shape_tuple(n, "diag_indices", "n"), dtype=INT64, axis=0)
-    return (wrap(line),) * arguments.whole(ndim, "diag_indices", "ndim")
+    return (wrap(line),) * arguments.check_int(ndim, "diag_indices", "ndim")
 
 
 def diag_indices_from(arr: Any) -> tuple[Array, ...]:

@@ -28,10 +28,10 @@ from weft.functions.support.arguments import (
     node,
     number,
     op,
-    permuted,
-    reduced,
-    reshaped,
-    sliced,
+    permute_node,
+    reduce_node,
+    reshape_node,
+    slice_node,
 )
 from weft.graph.primitives.linear_algebra import MatrixError, check, qr_parts, svd_parts, transpose, unpack
 from weft.process.docstrings import complete_module
@@ -85,13 +85,13 @@ def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -
     if not isinstance(ord, int | float | np.number):
         raise ValueError(name_called_function(f"norm: ord={short(ord)} is not a norm of vectors"))
     if ord == 0:
-        return reduced("reduce_sum", cast(op("not_equal", value, number(0, value.dtype)), value.dtype.part), axes, keepdims)
+        return reduce_node("reduce_sum", cast(op("not_equal", value, number(0, value.dtype)), value.dtype.part), axes, keepdims)
     if ord == 1:
-        return reduced("reduce_sum", op("abs", value), axes, keepdims)
+        return reduce_node("reduce_sum", op("abs", value), axes, keepdims)
     if math.isinf(ord):
         return _extreme(op("abs", value), axes, keepdims, bool(ord > 0))
     degree = float(ord)
-    return arguments.norm_root(reduced("reduce_sum", arguments.powers(value, degree), axes, keepdims), degree)
+    return arguments.norm_root(reduce_node("reduce_sum", arguments.powers(value, degree), axes, keepdims), degree)
 
 
 def _extreme(sizes: Node, axes: tuple[int, ...], keepdims: bool, largest: bool) -> Node:
@@ -99,7 +99,7 @@ def _extreme(sizes: Node, axes: tuple[int, ...], keepdims: bool, largest: bool) 
     if largest and 0 in [sizes.shape[a] for a in axes]:
         shape = tuple(1 if a in axes else n for a, n in enumerate(sizes.shape) if keepdims or a not in axes)
         return arguments.broadcast(number(0, sizes.dtype), shape)
-    return reduced("reduce_max" if largest else "reduce_min", sizes, axes, keepdims)
+    return reduce_node("reduce_max" if largest else "reduce_min", sizes, axes, keepdims)
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
@@ -143,16 +143,16 @@ def _matrix_norm(value: Node, row: int, column: int, keepdims: bool, ord: Any) -
     out = _extreme(sums, (over,), True, ord > 0)
     if keepdims:
         return out
-    return reshaped(out, tuple(n for a, n in enumerate(out.shape) if a not in (row, column)))
+    return reshape_node(out, tuple(n for a, n in enumerate(out.shape) if a not in (row, column)))
 
 
 def _singular_value_norm(value: Node, row: int, column: int, keepdims: bool, ord: Any) -> Node:
     """Return the sum, the largest or the smallest of the singular values."""
     rest = [a for a in range(len(value.shape)) if a not in (row, column)]
-    values = op("svdvals", arguments.permuted(value, (*rest, row, column)))
+    values = op("svdvals", arguments.permute_node(value, (*rest, row, column)))
     along = (len(rest),)
-    result = reduced("reduce_sum", values, along) if ord == "nuc" else _extreme(values, along, False, ord == 2)
-    return reshaped(result, tuple(1 if a in (row, column) else n for a, n in enumerate(value.shape))) if keepdims else result
+    result = reduce_node("reduce_sum", values, along) if ord == "nuc" else _extreme(values, along, False, ord == 2)
+    return reshape_node(result, tuple(1 if a in (row, column) else n for a, n in enumerate(value.shape))) if keepdims else result
 
 
 def norm(x: Any, ord: Any = None, axis: arguments.Axis = None, keepdims: bool = False) -> Array:
@@ -252,7 +252,7 @@ def matrix_power(a: Any, n: int) -> Array:
     >>> wf.linalg.matrix_power(wf.array([[1, 1], [0, 1]]), 5).tolist()
     [[1, 5], [0, 1]]
     """
-    value, times = node(a, "matrix_power", "a"), arguments.whole(n, "matrix_power", "n")
+    value, times = node(a, "matrix_power", "a"), arguments.check_int(n, "matrix_power", "n")
     if len(value.shape) < 2 or value.shape[-1] != value.shape[-2]:
         raise MatrixError(f"matrix_power: a has shape {value.shape}; a square matrix, or a stack of them, is needed.")
     if times <= 0:
@@ -293,14 +293,14 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
         return dot(wrap(nodes[0]), wrap(nodes[1]), out=out)
     ends = [len(nodes[0].shape) == 1, len(nodes[-1].shape) == 1]
     if ends[0]:
-        nodes[0] = reshaped(nodes[0], (1, *nodes[0].shape))
+        nodes[0] = reshape_node(nodes[0], (1, *nodes[0].shape))
     if ends[1]:
-        nodes[-1] = reshaped(nodes[-1], (*nodes[-1].shape, 1))
+        nodes[-1] = reshape_node(nodes[-1], (*nodes[-1].shape, 1))
     if any(len(n.shape) != 2 for n in nodes):
         raise MatrixError(f"multi_dot: matrices are needed, not shapes {', '.join(str(n.shape) for n in nodes)}.")
     result = _multiply_chain(nodes)
     shape = tuple(n for n, end in zip(result.shape, ends, strict=True) if not end)
-    return arguments.wrap_result(reshaped(result, shape), out, "multi_dot")
+    return arguments.wrap_result(reshape_node(result, shape), out, "multi_dot")
 
 
 def _multiply_chain(nodes: list[Node]) -> Node:
@@ -347,7 +347,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
 def _rotate(value: Node, axis: int, by: int) -> Node:
     """Rotate the elements along an axis by ``by`` positions."""
     at = axis % len(value.shape)
-    return op("concat", sliced(value, at, by, 3), sliced(value, at, 0, by), axis=at)
+    return op("concat", slice_node(value, at, by, 3), slice_node(value, at, 0, by), axis=at)
 
 
 def matrix(x: Any, function: str, argument: str = "a") -> Node:
@@ -382,9 +382,9 @@ def solve(a: Any, b: Any) -> Array:
         check("solve", left, True, "a")
         if right.shape[0] != left.shape[-1]:
             raise ShapeError(f"solve: a {left.shape} and b {right.shape} do not fit: b must have as many elements as a has rows.")
-        right = reshaped(right, (*right.shape, 1))
+        right = reshape_node(right, (*right.shape, 1))
     solution = op("solve", left, right)
-    return wrap(reshaped(solution, solution.shape[:-1]) if vector else solution)
+    return wrap(reshape_node(solution, solution.shape[:-1]) if vector else solution)
 
 
 def inv(a: Any) -> Array:
@@ -511,25 +511,27 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     if right.shape[0] != m:
         raise MatrixError(f"lstsq: a {left.shape} and b {right.shape} do not fit: both must have as many rows.")
     check("lstsq", left)
-    columns = reshaped(right, (m, 1)) if len(right.shape) == 1 else right
+    columns = reshape_node(right, (m, 1)) if len(right.shape) == 1 else right
     u, s, vh = unpack(op("svd", left, full=False), *svd_parts(left.shape, False))
     real = _real(s)
     if rcond is not None and not 0 < rcond < 1:
         rcond = 2.0 ** -(real.dtype.mantissa + 1)  # LAPACK's replacement: half the machine epsilon
     threshold = number(_default_rtol(left) if rcond is None else rcond, real.dtype)
-    largest = sliced(real, 0, 0, 1) if real.size else real
+    largest = slice_node(real, 0, 0, 1) if real.size else real
     is_counted = op("greater", real, op("multiply", largest, threshold)) if real.size else op("greater", real, real)
     divisor = op("where", is_counted, s, number(1, s.dtype))
-    inner = product(permuted(arguments.conjugate(u), (1, 0)), columns)
-    inner = op("where", reshaped(is_counted, (*is_counted.shape, 1)), op("divide", inner, reshaped(divisor, (*s.shape, 1))),
+    inner = product(permute_node(arguments.conjugate(u), (1, 0)), columns)
+    inner = op("where", reshape_node(is_counted, (
+        *is_counted.shape, 1
+    )), op("divide", inner, reshape_node(divisor, (*s.shape, 1))),
                number(0, inner.dtype))
-    x = product(permuted(arguments.conjugate(vh), (1, 0)), inner)
+    x = product(permute_node(arguments.conjugate(vh), (1, 0)), inner)
     rank = op("reduce_sum", cast(is_counted, INT64), axes=(0,), keepdims=False)
     residual = op("abs", op("subtract", columns, product(left, x)))
     residuals = op("reduce_sum", op("square", residual), axes=(0,), keepdims=False)
     if m <= n or (can_compute(rank) and int(read_array(rank, free=True)) < n):
-        residuals = sliced(residuals, 0, 0, 0)
-    return LstsqResult(wrap(reshaped(x, (n,)) if len(right.shape) == 1 else x), wrap(residuals), wrap(rank), wrap(real))
+        residuals = slice_node(residuals, 0, 0, 0)
+    return LstsqResult(wrap(reshape_node(x, (n,)) if len(right.shape) == 1 else x), wrap(residuals), wrap(rank), wrap(real))
 
 
 def expm(x: Any, /) -> Array:
@@ -574,12 +576,12 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     left, right = promote_operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
     if axes is not None:
         moved = arguments.axis_tuple(axes, len(left.shape), "tensorsolve", "axes")
-        left = permuted(left, [*(d for d in range(len(left.shape)) if d not in moved), *moved])
+        left = permute_node(left, [*(d for d in range(len(left.shape)) if d not in moved), *moved])
     shape = left.shape[len(right.shape):]
     if left.size != right.size * math.prod(shape) or math.prod(shape) != right.size:
         raise MatrixError(f"tensorsolve: a {left.shape} and b {right.shape} do not fit: as a matrix a must be square.")
     n = right.size
-    return wrap(reshaped(op("solve", reshaped(left, (n, n)), reshaped(right, (n, 1))), shape))
+    return wrap(reshape_node(op("solve", reshape_node(left, (n, n)), reshape_node(right, (n, 1))), shape))
 
 
 def tensorinv(a: Any, ind: int = 2) -> Array:
@@ -602,14 +604,14 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     >>> wf.linalg.tensorinv(wf.eye(6).reshape(2, 3, 6)).shape
     (6, 2, 3)
     """
-    if arguments.whole(ind, "tensorinv", "ind") <= 0:
+    if arguments.check_int(ind, "tensorinv", "ind") <= 0:
         raise ValueError(f"tensorinv: ind={ind} must be positive")
     value = matrix(a, "tensorinv")
     rows, columns = value.shape[:ind], value.shape[ind:]
     n = math.prod(rows)
     if n != math.prod(columns):
         raise MatrixError(f"tensorinv: a {value.shape} with ind={ind} is not square: {n} rows and {math.prod(columns)} columns.")
-    return wrap(reshaped(op("inv", reshaped(value, (n, n))), (*columns, *rows)))
+    return wrap(reshape_node(op("inv", reshape_node(value, (n, n))), (*columns, *rows)))
 
 
 def cholesky(a: Any, *, upper: bool = False) -> Array:
@@ -834,22 +836,22 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     if len(value.shape) < 2:
         nonzero = op("not_equal", value, number(0, value.dtype))
         axes = tuple(range(len(value.shape)))
-        return wrap(reduced("reduce_max", cast(nonzero, INT64), axes) if value.size else number(0, INT64))
+        return wrap(reduce_node("reduce_max", cast(nonzero, INT64), axes) if value.size else number(0, INT64))
     values = op("svdvals", value)
     last = len(values.shape) - 1
     if not values.shape[-1]:
-        return wrap(reduced("reduce_sum", cast(values, INT64), (last,)))
+        return wrap(reduce_node("reduce_sum", cast(values, INT64), (last,)))
     if tol is None:
         relative = _default_rtol(value) if rtol is None else rtol
-        bound = op("multiply", reduced("reduce_max", values, (last,), True), _column(relative, values, last))
+        bound = op("multiply", reduce_node("reduce_max", values, (last,), True), _column(relative, values, last))
     else:
         bound = _column(tol, values, last)
-    return wrap(reduced("reduce_sum", cast(op("greater", values, bound), INT64), (last,)))
+    return wrap(reduce_node("reduce_sum", cast(op("greater", values, bound), INT64), (last,)))
 
 
 def _column(tolerance: Any, values: Node, last: int) -> Node:
     column = cast(node(tolerance, "matrix_rank", "tol"), values.dtype)
-    return reshaped(column, (*column.shape, 1)) if column.shape else column
+    return reshape_node(column, (*column.shape, 1)) if column.shape else column
 
 
 def cond(x: Any, p: Any = None) -> Array:
@@ -880,7 +882,7 @@ def cond(x: Any, p: Any = None) -> Array:
     if p in (None, 2, -2):
         values = op("svdvals", value)
         last = len(values.shape) - 1
-        high, low = (reduced(f"reduce_{name}", values, (last,)) for name in ("max", "min"))
+        high, low = (reduce_node(f"reduce_{name}", values, (last,)) for name in ("max", "min"))
         ratio = op("divide", low, high) if p == -2 else op("divide", high, low)
     else:
         sign, _ = slogdet(wrap(value))

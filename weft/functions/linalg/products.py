@@ -19,7 +19,18 @@ from weft.functions.creation.fill import diagonal_number
 from weft.functions.elementwise.ufuncs import describe
 from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, cast, node, number, op, permuted, reshaped, unbound, whole, wrap_result
+from weft.functions.support.arguments import (
+    Node,
+    cast,
+    check_int,
+    node,
+    number,
+    op,
+    permute_node,
+    reshape_node,
+    unbound,
+    wrap_result,
+)
 from weft.graph.primitives.settings import current_precision
 from weft.process.docstrings import complete_module
 
@@ -78,9 +89,9 @@ def einsum(
         work.append(_sum_unneeded(*chosen[0], needed))
     value, labels = work[0]
     missing = [c for c in result if c not in labels]
-    value = reshaped(value, (*value.shape, *(1 for _ in missing)))
+    value = reshape_node(value, (*value.shape, *(1 for _ in missing)))
     labels += "".join(missing)
-    value = permuted(value, tuple(labels.index(c) for c in result))
+    value = permute_node(value, tuple(labels.index(c) for c in result))
     shape = tuple(sizes[c] for c in result)
     if value.shape != shape:
         value = op("broadcast_to", value, shape=shape)
@@ -208,7 +219,7 @@ def _prepare_operand(value: Node, term: str, sizes: dict[str, int]) -> tuple[Nod
         while term.count(c) > 1:
             value, term = _take_diagonal(value, term, c)
     kept_axes = [a for a, c in enumerate(term) if not (value.shape[a] == 1 and sizes[c] != 1)]
-    return reshaped(value, tuple(value.shape[a] for a in kept_axes)), "".join(term[a] for a in kept_axes)
+    return reshape_node(value, tuple(value.shape[a] for a in kept_axes)), "".join(term[a] for a in kept_axes)
 
 
 def _take_diagonal(value: Node, term: str, c: str) -> tuple[Node, str]:
@@ -218,7 +229,7 @@ def _take_diagonal(value: Node, term: str, c: str) -> tuple[Node, str]:
         raise ShapeError(f"einsum: {c!r} is twice in {term!r} with extents {extent} and {value.shape[second]}")
     rest = [a for a in range(len(term)) if a not in (first, second)]
     lead = tuple(value.shape[a] for a in rest)
-    flat = reshaped(permuted(value, (*rest, first, second)), (*lead, extent * extent))
+    flat = reshape_node(permute_node(value, (*rest, first, second)), (*lead, extent * extent))
     shape = (*lead, extent)
     line = op("slice", flat, start=(0,) * len(shape), step=(*(1 for _ in lead), extent + 1), shape=shape)
     return line, "".join(term[a] for a in rest) + c
@@ -244,10 +255,10 @@ def _multiply_pair(a: tuple[Node, str], b: tuple[Node, str], needed: set[str]) -
     if contract:
         axes = [tuple(tuple(s.index(c) for c in group) for s in (x_labels, y_labels)) for group in (contract, batch)]
         return op("dot_general", x, y, contract=axes[0], batch=axes[1], **current_precision(x.dtype)), labels
-    x = permuted(x, tuple(x_labels.index(c) for c in (*batch, *x_free)))
-    y = permuted(y, tuple(y_labels.index(c) for c in (*batch, *y_free)))
-    x = reshaped(x, (*x.shape, *(1 for _ in y_free)))
-    y = reshaped(y, (*y.shape[: len(batch)], *(1 for _ in x_free), *y.shape[len(batch) :]))
+    x = permute_node(x, tuple(x_labels.index(c) for c in (*batch, *x_free)))
+    y = permute_node(y, tuple(y_labels.index(c) for c in (*batch, *y_free)))
+    x = reshape_node(x, (*x.shape, *(1 for _ in y_free)))
+    y = reshape_node(y, (*y.shape[: len(batch)], *(1 for _ in x_free), *y.shape[len(batch) :]))
     return op("multiply", x, y), labels
 
 
@@ -260,13 +271,13 @@ def line_of(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:
     first, second = arguments.axis_index(axis1, ndim, function, "axis1"), arguments.axis_index(axis2, ndim, function, "axis2")
     if first == second:
         raise ShapeError(f"{function}: axis1={axis1} and axis2={axis2} are the same axis")
-    value = permuted(value, (*(a for a in range(ndim) if a not in (first, second)), first, second))
+    value = permute_node(value, (*(a for a in range(ndim) if a not in (first, second)), first, second))
     rows, columns = value.shape[-2:]
-    lead, k = value.shape[:-2], whole(offset, function, "offset")
+    lead, k = value.shape[:-2], check_int(offset, function, "offset")
     count = max(0, min(rows + min(k, 0), columns - max(k, 0)))
     if count == 0:
-        return arguments.sliced(reshaped(value, (*lead, rows * columns)), ndim - 2, 0, 0)
-    flat = reshaped(value, (*lead, rows * columns))  # neighbours on the diagonal are columns + 1 apart
+        return arguments.slice_node(reshape_node(value, (*lead, rows * columns)), ndim - 2, 0, 0)
+    flat = reshape_node(value, (*lead, rows * columns))  # neighbours on the diagonal are columns + 1 apart
     begin = k if k >= 0 else -k * columns
     zeros = (0,) * len(lead)
     return op("slice", flat, start=(*zeros, begin), step=(*(1 for _ in lead), columns + 1), shape=(*lead, count))
@@ -327,10 +338,10 @@ def diag(v: Any, k: int = 0) -> Array:
         return wrap(line_of("diag", v, k, 0, 1))
     if len(value.shape) != 1:
         raise ShapeError(f"diag: v has shape {value.shape}; a vector or a matrix is needed")
-    k = whole(k, "diag", "k")
+    k = check_int(k, "diag", "k")
     extent = value.size + abs(k)
     line = op("pad", value, low=(0,), high=(abs(k),), value=0)
-    line = reshaped(line, (extent, 1) if k >= 0 else (1, extent))
+    line = reshape_node(line, (extent, 1) if k >= 0 else (1, extent))
     return wrap(op("where", op("equal", diagonal_number(extent, extent), number(k, INT64)), line, number(0, value.dtype)))
 
 
@@ -350,7 +361,7 @@ def diagflat(v: Any, k: int = 0) -> Array:
     [[1, 0], [0, 2]]
     """
     value = node(v, "diagflat", "v")
-    return diag(wrap(reshaped(value, (value.size,))), k)
+    return diag(wrap(reshape_node(value, (value.size,))), k)
 
 
 def trace(
@@ -494,7 +505,7 @@ def vdot(x1: Any, x2: Any, /) -> Array:
     a, b = array_operands(x1, x2)
     if a.size != b.size:
         raise ShapeError(f"vdot: x1 {a.shape} and x2 {b.shape} have different numbers of elements")
-    return wrap(contract_axes(reshaped(arguments.conjugate(a), (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
+    return wrap(contract_axes(reshape_node(arguments.conjugate(a), (a.size,)), reshape_node(b, (b.size,)), (0,), (0,)))
 
 
 def inner(a: Any, b: Any) -> Array:
@@ -545,7 +556,7 @@ def outer(a: Any, b: Any, out: Array | None = None) -> Array:
         if (result := arguments.try_numpy(np.outer, a, b, most=a.size * b.size)) is not None:
             return result
     a, b = array_operands(a, b)
-    return wrap_result(op("multiply", reshaped(a, (a.size, 1)), reshaped(b, (1, b.size))), out, "outer")
+    return wrap_result(op("multiply", reshape_node(a, (a.size, 1)), reshape_node(b, (1, b.size))), out, "outer")
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
@@ -573,7 +584,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     a, b = array_operands(a, b)
     axes = resolve_scalar_indices(axes)
     if isinstance(axes, int) or getattr(axes, "shape", None) == ():
-        axes = arguments.whole(axes, "tensordot", "axes")
+        axes = arguments.check_int(axes, "tensordot", "axes")
         if not 0 <= axes <= min(len(a.shape), len(b.shape)):
             raise ShapeError(f"tensordot: axes={axes}, but a has {len(a.shape)} dimensions and b {len(b.shape)}")
         pair = tuple(range(len(a.shape) - axes, len(a.shape))), tuple(range(axes))
@@ -645,10 +656,10 @@ def kron(a: Any, b: Any) -> Array:
     x, y = array_operands(a, b)
     ndim = max(len(x.shape), len(y.shape))
     first, second = ((1,) * (ndim - len(n.shape)) + n.shape for n in (x, y))
-    wide = reshaped(x, tuple(n for extent in first for n in (extent, 1)))
-    deep = reshaped(y, tuple(n for extent in second for n in (1, extent)))
+    wide = reshape_node(x, tuple(n for extent in first for n in (extent, 1)))
+    deep = reshape_node(y, tuple(n for extent in second for n in (1, extent)))
     both = wrap(wide) * wrap(deep)
-    return wrap(reshaped(both.node, tuple(n * m for n, m in zip(first, second, strict=True))))
+    return wrap(reshape_node(both.node, tuple(n * m for n, m in zip(first, second, strict=True))))
 
 
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Array:
@@ -680,7 +691,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     sides = []
     for n, at, name in ((x, axisa, "axisa"), (y, axisb, "axisb")):
         place = arguments.axis_index(at, len(n.shape), "cross", name)
-        n = permuted(n, (*(d for d in range(len(n.shape)) if d != place), place))
+        n = permute_node(n, (*(d for d in range(len(n.shape)) if d != place), place))
         if n.shape[-1] not in (2, 3):
             raise ShapeError(f"cross: shapes {x.shape} and {y.shape}; vectors of 2 or 3 elements are needed")
         sides.append(n)
@@ -692,7 +703,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
         with np.errstate(all="ignore"):
             parts = _cross_components(*[[side[..., k] for k in range(side.shape[-1])] for side in components])
         return arguments.from_numpy(parts[0] if flat else np.stack(np.broadcast_arrays(*parts), place))
-    u, v = ([wrap(arguments.broadcast(reshaped(arguments.sliced(n, len(n.shape) - 1, k, k + 1), n.shape[:-1]), lead))
+    u, v = ([wrap(arguments.broadcast(reshape_node(arguments.slice_node(n, len(n.shape) - 1, k, k + 1), n.shape[:-1]), lead))
              for k in range(n.shape[-1])] for n in sides)
     parts = _cross_components(u, v)
     return parts[0] if flat else concat([p.reshape(*lead[:place], 1, *lead[place:]) for p in parts], place)

@@ -24,7 +24,17 @@ from weft.functions.elementwise.ufuncs import isfinite
 from weft.functions.reductions.folds import all
 from weft.functions.shape.axes import broadcast_to, concat, moveaxis, stack
 from weft.functions.support import arguments
-from weft.functions.support.arguments import arrays, axis_index, broadcast_shapes, node, op, read_now, shape_tuple, unbound, whole
+from weft.functions.support.arguments import (
+    arrays,
+    axis_index,
+    broadcast_shapes,
+    check_int,
+    node,
+    op,
+    read_now,
+    shape_tuple,
+    unbound,
+)
 from weft.process.docstrings import complete_module
 from weft.runtime import execute
 
@@ -132,7 +142,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     >>> wf.shares_memory(x, x[1:]), wf.shares_memory(x[:2], x[2:]), wf.shares_memory(x, x.numpy())
     (True, False, True)
     """
-    most: Any = -1 if max_work is None else whole(max_work, "shares_memory", "max_work")
+    most: Any = -1 if max_work is None else check_int(max_work, "shares_memory", "max_work")
     with name_numpy_errors("shares_memory"):
         return bool(builtins.any([np.shares_memory(*pair, most) for pair in _overlap_candidates(a, b)]))
 
@@ -149,7 +159,7 @@ def may_share_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     >>> wf.may_share_memory(x[::2], x[1::2]), wf.may_share_memory(x[:2], x[2:])
     (True, False)
     """
-    most: Any = 0 if max_work is None else whole(max_work, "may_share_memory", "max_work")
+    most: Any = 0 if max_work is None else check_int(max_work, "may_share_memory", "max_work")
     with name_numpy_errors("may_share_memory"):
         return bool(builtins.any([np.may_share_memory(*pair, most) for pair in _overlap_candidates(a, b)]))
 

@@ -13,7 +13,7 @@ from weft.dtypes.formats import INT64
 from weft.dtypes.parse import to_tuple
 from weft.errors import ShapeError
 from weft.functions.shape.axes import broadcast_arrays, broadcast_shapes, broadcast_to
-from weft.functions.support.arguments import Node, arrays, axis_index, number, op, reshaped, shape_tuple, whole
+from weft.functions.support.arguments import Node, arrays, axis_index, check_int, number, op, reshape_node, shape_tuple
 from weft.process.docstrings import complete_module
 
 __all__ = ["as_strided", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "sliding_window_view"]
@@ -106,7 +106,7 @@ def as_strided(
     (value,) = arrays("as_strided", x=x)
     extents = value.shape if shape is None else shape_tuple(shape, "as_strided")
     byte_strides = value.strides if strides is None else strides if isinstance(strides, tuple | list | np.ndarray) else (strides,)
-    steps = tuple(whole(s, "as_strided", "strides") for s in byte_strides)
+    steps = tuple(check_int(s, "as_strided", "strides") for s in byte_strides)
     if len(steps) != len(extents):
         raise ShapeError(f"as_strided: strides={steps} and shape={extents} must have an entry for each dimension")
     wide = value.itemsize
@@ -130,10 +130,10 @@ def _memory(value: Array) -> tuple[Node, int]:
     cell = value.cell
     node = cell.node
     if cell is value or isinstance(value, Scalar) or any(name not in ("slice", "permute", "reshape") for name, _ in value._path):
-        return reshaped(value.node, (value.size,)), 0
+        return reshape_node(value.node, (value.size,)), 0
     numbers = wrap(op("iota", shape=(math.prod(node.shape),), dtype=INT64, axis=0)).reshape(node.shape)
     elements = wrap(view_node(numbers.node, value._path)).numpy()
-    return reshaped(node, (node.size,)), int(elements.flat[0]) if elements.size else 0
+    return reshape_node(node, (node.size,)), int(elements.flat[0]) if elements.size else 0
 
 
 complete_module(globals())

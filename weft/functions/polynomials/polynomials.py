@@ -20,11 +20,11 @@ from weft.functions.indexing.where import where
 from weft.functions.linalg.decompositions import eigvals
 from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, arrays, broadcast, cast, floating, node, number, op, reshaped, sliced
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, floating, node, number, op, reshape_node, slice_node
 from weft.graph.primitives.settings import current_precision
 from weft.process.docstrings import complete_module
 
-_ONE: dict[str, Any] = dict(
+_ONE_DIMENSION: dict[str, Any] = dict(
     stride=(1,), lhs_dilation=(1,), rhs_dilation=(1,), groups=1, dims=((0, 1, 2), (0, 1, 2), (0, 1, 2)),
 )
 
@@ -44,17 +44,17 @@ def _correlate_vectors(function: str, a: Any, v: Any, mode: str, is_reversed: bo
         low, count = short - 1, builtins.max(n, m) - short + 1
     elif mode == "same":  # like NumPy, which exchanges the operands if the second is longer, and reverses a correlation
         low, count = (short // 2 if n < m and not is_reversed else (short - 1) // 2), builtins.max(n, m)
-    line, window = (cast(reshaped(z, (1, 1, z.size)), INT64 if dtype is BOOL else dtype) for z in (x, y))
+    line, window = (cast(reshape_node(z, (1, 1, z.size)), INT64 if dtype is BOOL else dtype) for z in (x, y))
     if is_reversed:
         window = op("slice", window, start=(0, 0, m - 1), step=(1, 1, -1), shape=(1, 1, m))
     full = _sum_products(line, window if is_reversed else arguments.conjugate(window), m)
-    return wrap(cast(op("slice", reshaped(full, (n + m - 1,)), start=(low,), step=(1,), shape=(count,)), dtype))
+    return wrap(cast(op("slice", reshape_node(full, (n + m - 1,)), start=(low,), step=(1,), shape=(count,)), dtype))
 
 
 def _sum_products(line: Node, window: Node, m: int) -> Node:
     """Return all sums of products; complex operands are split into their parts."""
     if line.dtype not in COMPLEX:
-        return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE, **current_precision(line.dtype))
+        return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE_DIMENSION, **current_precision(line.dtype))
     (a, b), (c, d) = arguments.split_complex(line), arguments.split_complex(window)
     ac, bd, ad, bc = (_sum_products(x, y, m) for x, y in ((a, c), (b, d), (a, d), (b, c)))
     return op("complex", op("subtract", ac, bd), op("add", ad, bc))
@@ -249,7 +249,7 @@ def _coefficients(function: str, x: Any, argument: str = "p") -> Node:
     value = node(getattr(x, "coeffs", x), function, argument)
     if len(value.shape) > 1:
         raise ShapeError(f"{function}: {argument} has shape {value.shape}; a vector of coefficients is needed")
-    return value if value.shape else reshaped(value, (1,))
+    return value if value.shape else reshape_node(value, (1,))
 
 
 def _wrap_like(coefficients: Array, *operands: Any) -> Any:
@@ -296,7 +296,7 @@ def polyval(p: Any, x: Any) -> Any:
     line, at = promote_operands(wrap(_coefficients("polyval", p)), wrap(node(x, "polyval")))
     result = op("multiply", at, number(0, at.dtype))
     for k in range(line.size):
-        result = op("add", op("multiply", result, at), reshaped(sliced(line, 0, k, k + 1), ()))
+        result = op("add", op("multiply", result, at), reshape_node(slice_node(line, 0, k, k + 1), ()))
     return wrap(result)
 
 

@@ -25,7 +25,7 @@ from weft.errors import DTypeError, ShapeError, TraceError, name_called_function
 from weft.functions.elementwise.ufuncs import ceil, exp, expm1, log, maximum, sqrt, tan
 from weft.functions.indexing.where import where
 from weft.functions.random import state
-from weft.functions.random.state import Words, draw_int, drawn, integer, open_words, scale_to_range, uniform_node, wide
+from weft.functions.random.state import Words, draw, draw_int, integer, open_words, scale_to_range, uniform_node, wide
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, Shape, axis_index, cast, floating, node, number, op, shape_tuple, take_slices
 from weft.graph.source_lines import user_frame, user_line
@@ -116,7 +116,7 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     """
     form = _float_dtype(dtype, "uniform")
     shape = _size(size, "uniform", low, high)
-    unit = state.drawn(state.uniform_node, key, "uniform", shape, form)
+    unit = state.draw(state.uniform_node, key, "uniform", shape, form)
     are_numbers = arguments.is_number(low) and arguments.is_number(high)
     width = high - low if are_numbers else wrap(op("subtract", _parameter(high, form), _parameter(low, form)))
     return _scale_unit(unit, low, width)
@@ -145,7 +145,7 @@ def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = Non
     form = _float_dtype(dtype, "normal")
     shape = _size(size, "normal", loc, scale)
     refuse("normal", "scale", scale, NOT_NEGATIVE)
-    return _scale_unit(state.drawn(state.normal_node, key, "normal", shape, form), loc, scale)
+    return _scale_unit(state.draw(state.normal_node, key, "normal", shape, form), loc, scale)
 
 
 def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
@@ -199,7 +199,7 @@ def exponential(scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: A
     form = _float_dtype(dtype, "exponential")
     shape = _size(size, "exponential", scale)
     refuse("exponential", "scale", scale, NOT_NEGATIVE)
-    return _scale_unit(state.drawn(state.decay, key, "exponential", shape, form), 0.0, scale)
+    return _scale_unit(state.draw(state.decay, key, "exponential", shape, form), 0.0, scale)
 
 
 def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
@@ -218,7 +218,7 @@ def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
     dtype('bool')
     """
     shape = _size(size, "bernoulli", p)
-    unit = state.drawn(state.uniform_node, key, "bernoulli", shape, FLOAT32)
+    unit = state.draw(state.uniform_node, key, "bernoulli", shape, FLOAT32)
     if arguments.is_number(p) and not 0 <= p <= 1:
         raise ValueError(f"bernoulli: p={p} must be from 0 to 1")
     return wrap(op("less", unit.node, _parameter(p, FLOAT32)))
@@ -373,7 +373,7 @@ def _draw_by_formula(
 
     all_numbers = all([type(v) in (int, float) for v in values])
     kind = (name, *map(repr, values), within) if all_numbers else None
-    return drawn(numbers, key, name, shape, INT64 if is_integer else form, kind)
+    return draw(numbers, key, name, shape, INT64 if is_integer else form, kind)
 
 
 def _refuse_in_trace(name: str) -> None:
@@ -421,7 +421,7 @@ def _define(name: str, summary: str, text: str, formula: Formula | None = None, 
             return _draw_by_numpy(name, values, requested, key, dtype)
         return _draw_by_formula(name, parameters, values, requested, key, dtype, formula, is_integer)
 
-    arguments.named(function, name)
+    arguments.rename_function(function, name)
     function.__signature__ = signature  # type: ignore[attr-defined]
     lines = "\n".join(f"    {p} : number or array" for p in parameters)
     example = ", ".join(_EXAMPLE[p] for p, d in parameters.items() if d is inspect.Parameter.empty)
@@ -815,7 +815,7 @@ def _choose_indices(key: Any, count: int, shape: arguments.Shape, replace: bool,
     if weights is not None and not CONTEXT.transform_depth:
         _check_weights(read_array(weights), total if not replace else min(total, 1))
     if weights is not None and replace:
-        return _choose_by_weight(drawn(uniform_node, key, "choice", shape, FLOAT64).node, weights, count)
+        return _choose_by_weight(draw(uniform_node, key, "choice", shape, FLOAT64).node, weights, count)
     if weights is None:
         order = _random_order(key, "choice", count)
     else:  # the largest values of log p + Gumbel noise are successive choices without replacement

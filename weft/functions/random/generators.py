@@ -12,7 +12,7 @@ from weft.array import Array, wrap
 from weft.dtypes.formats import INT64
 from weft.functions.random import distributions, state
 from weft.functions.random.distributions import exponential, integers, normal, standard_normal, uniform
-from weft.functions.support.arguments import axis_index, named, node, op, wrap_result
+from weft.functions.support.arguments import axis_index, node, op, rename_function, wrap_result
 from weft.process.docstrings import complete_module
 
 __all__ = [
@@ -27,7 +27,7 @@ def _draw_method(function: Function, name: str) -> Function:
     def draw(self: Generator, *args: Any, **kwargs: Any) -> Any:
         return function(*args, key=self._stream, **kwargs)
 
-    named(draw, name)
+    rename_function(draw, name)
     draw.__qualname__ = f"Generator.{name}"
     draw.__doc__ = f"Draw like ``wf.random.{name}``, from this generator."
     return draw

@@ -45,15 +45,15 @@ class Stream:
     Prepared draws are valid while both arrays still have the nodes that the draws were computed from.
     """
 
-    __slots__ = ("_base", "_key", "_place", "_prepared", "_seen_kinds", "_words", "base", "key")
+    __slots__ = ("_base", "_key", "_position", "_prepared_draws", "_seen_kinds", "_words", "base", "key")
 
     def __init__(self, key: Array, base: Array) -> None:
         self.key, self.base = key, base
         self._key: Node | None = None
         self._base: Node | None = None
-        self._place = PREPARED_BLOCKS
+        self._position = PREPARED_BLOCKS
         self._words: Node | None = None
-        self._prepared: dict[Hashable, tuple[Any, int]] = {}  # four numbers per position, blocks per draw
+        self._prepared_draws: dict[Hashable, tuple[Any, int]] = {}  # four numbers per position, blocks per draw
         self._seen_kinds: set[Hashable] = set()  # kinds drawn since the sequence was last moved from outside
 
     def move(self, blocks: int) -> None:
@@ -65,9 +65,9 @@ class Stream:
             self.base._set(numpy_node(np.asarray((int(self.base.numpy()) + blocks) % 2**64, np.uint64)))
         if in_step:
             self._base = self.base._node
-            self._place += blocks
+            self._position += blocks
 
-    def next(self, kind: Hashable, formula: _PositionFormula, shape: Shape) -> Array | None:
+    def next_draw(self, kind: Hashable, formula: _PositionFormula, shape: Shape) -> Array | None:
         """Return the next small draw, or None if it has to be computed alone.
 
         None is returned inside traces, gradients and the like, and for the first draw of a kind after the sequence was moved or
@@ -77,7 +77,7 @@ class Stream:
         if not 0 < count <= MAX_PREPARED_ELEMENTS:
             return None
         blocks = (count + 3) // 4
-        prepared = self._next((kind, blocks), blocks, lambda words: _as_arrays(formula(words, (4 * PREPARED_BLOCKS,))))
+        prepared = self._take_prepared((kind, blocks), blocks, lambda words: _as_arrays(formula(words, (4 * PREPARED_BLOCKS,))))
         if prepared is None:
             return None
         (numbers, memory), place = prepared
@@ -86,50 +86,50 @@ class Stream:
         return wrap(leaf(memory[4 * place : 4 * place + count].reshape(shape), numbers.node.dtype))
 
     def next_word(self, formula: _PositionFormula) -> int | None:
-        """Return the next draw of one integer as a Python int; None as in :meth:`next`."""
-        prepared = self._next(formula, 1, lambda words: _as_ints(formula(words, (4 * PREPARED_BLOCKS,))))
+        """Return the next draw of one integer as a Python int; None as in :meth:`next_draw`."""
+        prepared = self._take_prepared(formula, 1, lambda words: _as_ints(formula(words, (4 * PREPARED_BLOCKS,))))
         return None if prepared is None else prepared[0][prepared[1]]
 
-    def _next(self, kind: Hashable, blocks: int, make: Callable[[_Ahead], Any]) -> tuple[Any, int] | None:
+    def _take_prepared(self, kind: Hashable, blocks: int, make: Callable[[_PreparedWords], Any]) -> tuple[Any, int] | None:
         """Return the prepared draws of a kind and the position of the next one, and advance the sequence past it."""
         if not policy.is_enabled():
             return None
         with WRITE_LOCK:  # no other thread may take the same words
             if self.base._node is not self._base or self.key._node is not self._key:
-                self._base, self._key, self._place = self.base._node, self.key._node, PREPARED_BLOCKS
+                self._base, self._key, self._position = self.base._node, self.key._node, PREPARED_BLOCKS
                 self._seen_kinds.clear()
-            prepared = self._prepared.get(kind)
-            if prepared is None or self._place + prepared[1] > PREPARED_BLOCKS:
+            prepared = self._prepared_draws.get(kind)
+            if prepared is None or self._position + prepared[1] > PREPARED_BLOCKS:
                 if kind not in self._seen_kinds:
                     self._seen_kinds.add(kind)
                     return None
                 if (prepared := self._fill(kind, blocks, make)) is None:
                     return None
-            place = self._place
+            place = self._position
             self.move(prepared[1])
             return prepared[0], place
 
-    def _fill(self, kind: Hashable, blocks: int, make: Callable[[_Ahead], Any]) -> tuple[Any, int] | None:
+    def _fill(self, kind: Hashable, blocks: int, make: Callable[[_PreparedWords], Any]) -> tuple[Any, int] | None:
         """Compute the draws of a kind for all positions, on new words if the present ones are nearly used up."""
-        if self._words is None or self._place + MAX_DRAW_BLOCKS > PREPARED_BLOCKS:
-            self._prepared.clear()
+        if self._words is None or self._position + MAX_DRAW_BLOCKS > PREPARED_BLOCKS:
+            self._prepared_draws.clear()
             self._words = op("random_bits", self.key._node, self.base._node, shape=(4 * (PREPARED_BLOCKS + MAX_DRAW_BLOCKS),))
-            self._place = 0
-        words = _Ahead(self._words, blocks)
+            self._position = 0
+        words = _PreparedWords(self._words, blocks)
         if (numbers := make(words)) is None:
             return None
-        prepared = self._prepared[kind] = numbers, blocks * words.taken
+        prepared = self._prepared_draws[kind] = numbers, blocks * words.taken_blocks
         return prepared
 
 
-class _Ahead:
+class _PreparedWords:
     """The words of the draws at all positions: each ``take`` reads the next ``blocks`` blocks of every draw."""
 
     def __init__(self, words: Node, blocks: int) -> None:
-        self.words, self.blocks, self.taken = words, blocks, 0
+        self.words, self.blocks, self.taken_blocks = words, blocks, 0
 
     def take(self, shape: Shape) -> Node:
-        start, self.taken = 4 * self.blocks * self.taken, self.taken + 1
+        start, self.taken_blocks = 4 * self.blocks * self.taken_blocks, self.taken_blocks + 1
         return op("slice", self.words, start=(start,), step=(1,), shape=shape)
 
 
@@ -370,14 +370,14 @@ def open_words(key: Any, function: str) -> Words:
 Formula = Callable[[Any, Shape, Format], Node]  # (source of words, shape, dtype) -> numbers
 
 
-def drawn(formula: Formula, key: Any, function: str, shape: Shape, dtype: Format, kind: Hashable = ()) -> Array:
+def draw(formula: Formula, key: Any, function: str, shape: Shape, dtype: Format, kind: Hashable = ()) -> Array:
     """Draw an array by a formula, from a key, a generator's sequence or the hidden one.
 
     ``kind`` identifies a formula with parameters, so that its draws can be made ahead; None disables that.
     """
     stream = _HIDDEN_STREAM if key is None else key
     if kind is not None and isinstance(stream, Stream):
-        prepared = stream.next((kind or formula, dtype), lambda words, shape: formula(words, shape, dtype), shape)
+        prepared = stream.next_draw((kind or formula, dtype), lambda words, shape: formula(words, shape, dtype), shape)
         if prepared is not None:
             return prepared
     return wrap(formula(open_words(key, function), shape, dtype))

@@ -18,9 +18,20 @@ from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.eager.apply import bind
 from weft.eager.native import NativeShaped, call_after_views
 from weft.eager.peek import leaf, peek
-from weft.errors import AxisError, DTypeError, ShapeError, name_called_function, renamed
+from weft.errors import AxisError, DTypeError, ShapeError, name_called_function, rename_error
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Axis, Shape, broadcast, cast, node, number, op, reduced, reshaped, wrap_result
+from weft.functions.support.arguments import (
+    Axis,
+    Shape,
+    broadcast,
+    cast,
+    node,
+    number,
+    op,
+    reduce_node,
+    reshape_node,
+    wrap_result,
+)
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
@@ -65,7 +76,7 @@ def _fold(
     if is_empty and start is None:
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
     if is_plain and not (is_empty and value.dtype is BOOL):
-        return wrap_result(reduced(primitive, value, axes, keepdims), out, function)
+        return wrap_result(reduce_node(primitive, value, axes, keepdims), out, function)
     initial_node = arguments.convert_for_write(start, value.dtype, function, "initial")
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
@@ -74,7 +85,7 @@ def _fold(
     if is_empty and (nothing is None or value.dtype is BOOL):
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
         return wrap_result(broadcast(initial_node, shape), out, function)
-    result = reduced(primitive, value, axes, keepdims)
+    result = reduce_node(primitive, value, axes, keepdims)
     return wrap_result(result if function in ("any", "all") else op(combine, result, initial_node), out, function)
 
 
@@ -130,7 +141,7 @@ _AXIS_TYPES = (type(None), int)
 
 
 def _sum_node(value: Node, axis: Axis, keepdims: bool) -> Node:
-    return reduced(
+    return reduce_node(
         "reduce_sum", cast(value, _sum_dtype(value, None)), arguments.reduction_axes(axis, value.shape, "sum"), keepdims
     )
 
@@ -203,7 +214,7 @@ def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = Fa
     try:
         high, low = node(max(a, axis, keepdims=keepdims), "ptp"), node(min(a, axis, keepdims=keepdims), "ptp")
     except (ShapeError, AxisError) as error:
-        raise renamed(error, "ptp") from None
+        raise rename_error(error, "ptp") from None
     high, low = (cast(n, arguments.accumulation_format(n.dtype, out)) for n in (high, low))
     return wrap_result(op("subtract", high, low), out, "ptp")
 
@@ -267,7 +278,7 @@ def _find_index(function: str, x: Any, axis: int | None, keepdims: bool, out: Ar
         raise DTypeError(f"{function}: out has dtype {arguments.accumulation_format(INT64, out)}; indices are int64")
     if not axes:
         return wrap_result(number(0, INT64), out, function)
-    return wrap_result(reduced(function, value, axes, keepdims), out, function)
+    return wrap_result(reduce_node(function, value, axes, keepdims), out, function)
 
 
 def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
@@ -314,7 +325,7 @@ def _accumulate(
         raise ValueError(f"{function}: x has shape {value.shape}: with more than one dimension, axis= must be given")
     value = cast(cast(value, BOOL), INT64) if form == BOOL else cast(value, form.computed)
     if axis is None or not value.shape:
-        value, axis = reshaped(value, (value.size,)), 0 if axis is None else axis
+        value, axis = reshape_node(value, (value.size,)), 0 if axis is None else axis
     axis = arguments.axis_index(axis, len(value.shape), function)
     sums = function.endswith("sum")
     value = op("cumulative_sum" if sums else "cumulative_prod", value, axis=axis)
@@ -420,10 +431,10 @@ def _read_mask(function: str, where: Any, value: Node) -> Node | None:
 
 def _mean_node(value: Node, axes: tuple[int, ...], keepdims: bool, mask: Node | None = None) -> Node:
     if mask is not None:
-        count = reduced("reduce_sum", cast(mask, value.dtype), axes, keepdims)
-        total = reduced("reduce_sum", op("where", mask, value, number(0, value.dtype)), axes, keepdims)
+        count = reduce_node("reduce_sum", cast(mask, value.dtype), axes, keepdims)
+        total = reduce_node("reduce_sum", op("where", mask, value, number(0, value.dtype)), axes, keepdims)
         return bind(TABLE["divide"], total, count)
-    total = reduced("reduce_sum", value, axes, keepdims)
+    total = reduce_node("reduce_sum", value, axes, keepdims)
     return bind(TABLE["divide"], total, number(arguments.extent_of(value.shape, axes), total.dtype))
 
 
@@ -431,10 +442,10 @@ def _integer_mean(value: Node, axis: Axis, dtype: Format, keepdims: bool, where:
     """Compute a mean in an integer dtype: the sum, which may overflow as in NumPy, divided by the count."""
     axes, mask, value = arguments.reduction_axes(axis, value.shape, "mean"), _read_mask("mean", where, value), cast(value, dtype)
     counted = value if mask is None else op("where", mask, value, number(0, dtype))
-    total = cast(cast(reduced("reduce_sum", counted, axes, keepdims), dtype), FLOAT64)
+    total = cast(cast(reduce_node("reduce_sum", counted, axes, keepdims), dtype), FLOAT64)
     count = number(arguments.extent_of(value.shape, axes), FLOAT64)
     if mask is not None:
-        count = reduced("reduce_sum", cast(mask, FLOAT64), axes, keepdims)
+        count = reduce_node("reduce_sum", cast(mask, FLOAT64), axes, keepdims)
     return cast(bind(TABLE["divide"], total, count), dtype)
 
 
@@ -505,10 +516,10 @@ def _variance(
     distance = arguments.magnitude(bind(TABLE["subtract"], value, centre))
     if mask is not None:
         zero = number(0, distance.dtype)
-        total = reduced("reduce_sum", op("where", mask, op("square", distance), zero), axes, keepdims)
-        count = reduced("reduce_sum", cast(mask, distance.dtype), axes, keepdims)
+        total = reduce_node("reduce_sum", op("where", mask, op("square", distance), zero), axes, keepdims)
+        count = reduce_node("reduce_sum", cast(mask, distance.dtype), axes, keepdims)
         return op("divide", total, op("maximum", op("subtract", count, number(ddof, distance.dtype)), zero)), result
-    total = reduced("reduce_sum", bind(TABLE["square"], distance), axes, keepdims)
+    total = reduce_node("reduce_sum", bind(TABLE["square"], distance), axes, keepdims)
     freedom = arguments.extent_of(shape, axes) - ddof
     return bind(TABLE["divide"], total, number(freedom if freedom > 0 else 0, total.dtype)), result
 
@@ -566,8 +577,8 @@ def weights_along(function: str, weight: Node, shape: Shape, axis: Axis) -> Node
     axes = [arguments.axis_index(k, len(shape), function) for k in to_tuple(axis)]
     if weight.shape != tuple(shape[k] for k in axes):
         raise ShapeError(f"{function}: weights have shape {weight.shape}; that of a, {shape}, or of its axis={axis} is needed")
-    turned = arguments.permuted(weight, sorted(range(len(axes)), key=axes.__getitem__))
-    return reshaped(turned, tuple(n if k in axes else 1 for k, n in enumerate(shape)))
+    turned = arguments.permute_node(weight, sorted(range(len(axes)), key=axes.__getitem__))
+    return reshape_node(turned, tuple(n if k in axes else 1 for k, n in enumerate(shape)))
 
 
 def average(
@@ -608,8 +619,8 @@ def average(
     value, weight = cast(value, within), cast(weight, within)
     axes = arguments.axis_tuple(axis, len(value.shape), "average")
     weight = op("broadcast_to", weights_along("average", weight, value.shape, axis), shape=value.shape)
-    total = reduced("reduce_sum", op("multiply", value, weight), axes, keepdims)
-    count = reduced("reduce_sum", weight, axes, keepdims)
+    total = reduce_node("reduce_sum", op("multiply", value, weight), axes, keepdims)
+    count = reduce_node("reduce_sum", weight, axes, keepdims)
     averaged = wrap(cast(op("divide", total, count), result))
     return (averaged, wrap(cast(count, result))) if returned else averaged
 

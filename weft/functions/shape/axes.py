@@ -16,9 +16,9 @@ from weft.array.convert import array_operands, exact_operands, iterate_items, nu
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import INT64
 from weft.dtypes.parse import parse_dtype, to_tuple
-from weft.errors import AxisError, DTypeError, ShapeError, renamed
+from weft.errors import AxisError, DTypeError, ShapeError, rename_error
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Axis, Node, arrays, broadcast, cast, node, op, reshaped, sliced, try_numpy
+from weft.functions.support.arguments import Axis, Node, arrays, broadcast, cast, node, op, reshape_node, slice_node, try_numpy
 from weft.functions.support.arguments import broadcast_shapes as _broadcast_shapes
 from weft.process.docstrings import complete_module
 from weft.runtime.traced_int import TRACED_TYPES, TracedInt, compute_traced
@@ -370,23 +370,23 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     shifts = to_tuple(shift)
     if axis is None:
         by = sum([_to_shift(n) for n in shifts])
-        return wrap(reshaped(_rolled(reshaped(value, (value.size,)), by, 0), value.shape))
+        return wrap(reshape_node(_roll(reshape_node(value, (value.size,)), by, 0), value.shape))
     axes = to_tuple(axis)
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     axes = axes * len(shifts) if len(axes) == 1 else axes
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: shift={shift!r} and axis={axis!r} have different lengths")
     for by, a in zip(shifts, axes, strict=True):
-        value = _rolled(value, _to_shift(by), arguments.axis_index(a, len(value.shape), "roll"))
+        value = _roll(value, _to_shift(by), arguments.axis_index(a, len(value.shape), "roll"))
     return wrap(value)
 
 
 def _to_shift(n: Any) -> Any:
     """Return a shift as an int, or as a traced int."""
-    return compute_traced(operator.index, n) if type(n) in TRACED_TYPES else arguments.whole(n, "roll", "shift")
+    return compute_traced(operator.index, n) if type(n) in TRACED_TYPES else arguments.check_int(n, "roll", "shift")
 
 
-def _rolled(value: Node, shift: Any, axis: int) -> Node:
+def _roll(value: Node, shift: Any, axis: int) -> Node:
     extent = value.shape[axis]
     cut: Any = (-shift) % extent if extent else 0
     if type(cut) is TracedInt:
@@ -396,7 +396,7 @@ def _rolled(value: Node, shift: Any, axis: int) -> Node:
         return arguments.take_slices(value, place, axis)
     if cut == 0:
         return value
-    return op("concat", sliced(value, axis, cut, extent), sliced(value, axis, 0, cut), axis=axis)
+    return op("concat", slice_node(value, axis, cut, extent), slice_node(value, axis, 0, cut), axis=axis)
 
 
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
@@ -424,7 +424,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
     first, second = (arguments.axis_index(a, value.ndim, "rot90", "axes") for a in pair)
     if first == second:
         raise AxisError(f"rot90: axes={axes!r} are the same axis")
-    turns = arguments.whole(k, "rot90", "k") % 4
+    turns = arguments.check_int(k, "rot90", "k") % 4
     if turns == 0:
         return value[...]
     if turns == 2:
@@ -510,7 +510,7 @@ def concat(
         return result
     nodes = _nodes(arrays, "concat", dtype, casting, out)
     if axis is None:
-        nodes, axis = tuple(reshaped(n, (n.size,)) for n in nodes), 0
+        nodes, axis = tuple(reshape_node(n, (n.size,)) for n in nodes), 0
     axis = arguments.axis_index(axis, len(nodes[0].shape), "concat")
     first = nodes[0].shape
     for k, n in enumerate(nodes):
@@ -542,7 +542,7 @@ def stack(
         if n.shape != shape:
             raise ShapeError(f"stack: arrays[0] has shape {shape} and arrays[{k}] {n.shape}: they must be equal")
     place = arguments.axis_index(axis, len(shape) + 1, "stack")
-    rows = tuple(reshaped(n, (*shape[:place], 1, *shape[place:])) for n in nodes)
+    rows = tuple(reshape_node(n, (*shape[:place], 1, *shape[place:])) for n in nodes)
     return arguments.wrap_result(rows[0] if len(rows) == 1 else op("concat", *rows, axis=place), out, "stack")
 
 
@@ -562,7 +562,7 @@ def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """
     if dtype is None and (result := try_numpy(np.vstack, tup)) is not None:
         return result
-    rows = [wrap(n if len(n.shape) > 1 else reshaped(n, (1, n.size))) for n in _nodes(tup, "vstack", dtype, casting)]
+    rows = [wrap(n if len(n.shape) > 1 else reshape_node(n, (1, n.size))) for n in _nodes(tup, "vstack", dtype, casting)]
     return _concat("vstack", rows, 0)
 
 
@@ -578,7 +578,7 @@ def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """
     if dtype is None and (result := try_numpy(np.hstack, tup)) is not None:
         return result
-    parts = [wrap(n if n.shape else reshaped(n, (1,))) for n in _nodes(tup, "hstack", dtype, casting)]
+    parts = [wrap(n if n.shape else reshape_node(n, (1,))) for n in _nodes(tup, "hstack", dtype, casting)]
     return _concat("hstack", parts, 0 if parts[0].ndim == 1 else 1)
 
 
@@ -586,7 +586,7 @@ def _concat(function: str, parts: list[Array], axis: int) -> Array:
     try:
         return concat(parts, axis)
     except (ShapeError, DTypeError, AxisError) as error:
-        raise renamed(error, function) from None
+        raise rename_error(error, function) from None
 
 
 def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[Array]:
@@ -595,10 +595,10 @@ def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[
     extent = value.shape[axis]
     sections = resolve_scalar_indices(sections)
     if isinstance(sections, tuple | list | range) or getattr(sections, "shape", ()) != ():
-        cuts = [arguments.whole(c, function, "indices_or_sections") for c in to_tuple(sections)]
+        cuts = [arguments.check_int(c, function, "indices_or_sections") for c in to_tuple(sections)]
         edges = [0, *cuts, extent]
     else:
-        count = arguments.whole(sections, function, "indices_or_sections")
+        count = arguments.check_int(sections, function, "indices_or_sections")
         if count < 1:
             raise ShapeError(f"{function}: sections={count} must be at least 1")
         if count >= 1 << 31:
@@ -691,8 +691,8 @@ def tile(A: Any, reps: Any) -> Array:
     shape = (1,) * (ndim - len(value.shape)) + value.shape
     apart = tuple(n for extent in shape for n in (1, extent))
     wide = tuple(n for count, extent in zip(counts, shape, strict=True) for n in (count, extent))
-    spread = broadcast(reshaped(value, apart), wide)
-    return wrap(reshaped(spread, tuple(c * n for c, n in zip(counts, shape, strict=True))))
+    spread = broadcast(reshape_node(value, apart), wide)
+    return wrap(reshape_node(spread, tuple(c * n for c, n in zip(counts, shape, strict=True))))
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
@@ -733,8 +733,8 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
         repeats = [x * 1 for x in arguments.read_now(repeats, "repeat", "repeats").reshape(-1).tolist()]  # NumPy takes bools
     (count,) = arguments.shape_tuple(repeats, "repeat", "repeats")
     head, tail = value.shape[: axis + 1], value.shape[axis + 1 :]
-    apart = broadcast(reshaped(value, (*head, 1, *tail)), (*head, count, *tail))
-    return wrap(reshaped(apart, (*head[:-1], extent * count, *tail)))
+    apart = broadcast(reshape_node(value, (*head, 1, *tail)), (*head, count, *tail))
+    return wrap(reshape_node(apart, (*head[:-1], extent * count, *tail)))
 
 
 def column_stack(tup: Any) -> Array:

@@ -20,7 +20,7 @@ from weft.errors import DTypeError, ShapeError, short
 from weft.functions.elementwise.ufuncs import equal, isnan, less, less_equal
 from weft.functions.indexing.take_scatter import take_along_axis
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, cast, count_leading, lossless_operands, node, number, op, reshaped
+from weft.functions.support.arguments import Node, cast, count_leading, lossless_operands, node, number, op, reshape_node
 from weft.process.docstrings import complete_module
 from weft.runtime.traced_int import is_int
 
@@ -149,7 +149,7 @@ def _is_before(elements: Node, at: Any, side: str) -> Node:
 
 
 def _column(x: Any) -> Any:
-    return wrap(reshaped(x, (*x.shape, 1))) if type(x) is Node else x
+    return wrap(reshape_node(x, (*x.shape, 1))) if type(x) is Node else x
 
 
 def isin(
@@ -182,9 +182,9 @@ def isin(
     if (contents := _peek_comparable(a, b)) is not None:
         return wrap(leaf(np.isin(contents[0], contents[1], invert=invert), BOOL))
     if type(b) is Node and b.size > arguments.MAX_COMPARED:
-        hits = _is_in_sorted(wrap(a) if type(a) is Node else a, op("sort", reshaped(b, (b.size,)), axis=0))
+        hits = _is_in_sorted(wrap(a) if type(a) is Node else a, op("sort", reshape_node(b, (b.size,)), axis=0))
         return wrap(op("logical_not", hits) if invert else hits)
-    hits = equal(_column(a), wrap(reshaped(b, (b.size,))) if type(b) is Node else b).node
+    hits = equal(_column(a), wrap(reshape_node(b, (b.size,))) if type(b) is Node else b).node
     count = op("reduce_sum", cast(hits, INT64), axes=(len(hits.shape) - 1,), keepdims=False)
     return wrap(op("equal" if invert else "not_equal", count, number(0, INT64)))
 

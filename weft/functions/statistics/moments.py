@@ -18,7 +18,7 @@ from weft.functions.linalg.products import diagonal, matmul
 from weft.functions.reductions import folds
 from weft.functions.reductions.folds import all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Axis, Node, arrays, cast, floating, node, op, reshaped, wrap_result
+from weft.functions.support.arguments import Axis, Node, arrays, cast, floating, node, op, reshape_node, wrap_result
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.process.docstrings import complete_module
 
@@ -28,7 +28,7 @@ def _as_rows(function: str, x: Any, argument: str, rowvar: bool) -> Node:
     if len(value.shape) > 2:
         raise ShapeError(f"{function}: {argument} has shape {value.shape}; a vector or a matrix is needed")
     if len(value.shape) < 2:
-        return reshaped(value, (1, value.size))
+        return reshape_node(value, (1, value.size))
     return value if rowvar or value.shape[0] == 1 and argument == "y" else op("permute", value, axes=(1, 0))
 
 
@@ -101,7 +101,7 @@ def cov(
         freedom = 0.0
     distance = x - centre
     result = matmul(distance if weights is None else distance * weights, conj(distance).T) / freedom
-    return wrap(cast(result.node if result.size != 1 else reshaped(result.node, ()), form))
+    return wrap(cast(result.node if result.size != 1 else reshape_node(result.node, ()), form))
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Array:

@@ -15,7 +15,7 @@ from weft.functions.reductions.folds import mean
 from weft.functions.shape.axes import moveaxis
 from weft.functions.statistics.samples import median
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, broadcast, cast, node, op, reduced, reshaped, sliced
+from weft.functions.support.arguments import Node, broadcast, cast, node, op, reduce_node, reshape_node, slice_node
 from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
 
@@ -46,7 +46,9 @@ def _parse_widths(argument: Any, ndim: int) -> list[tuple[int, int]]:
         rows = [r if isinstance(r, (tuple, list)) else (r,) for r in argument]
     rows = list(rows) * ndim if len(rows) == 1 else rows
     pairs = [
-        (arguments.whole(r[0], "pad", "pad_width"), arguments.whole(r[-1], "pad", "pad_width")) for r in rows if len(r) in (1, 2)
+        (
+            arguments.check_int(r[0], "pad", "pad_width"), arguments.check_int(r[-1], "pad", "pad_width")
+        ) for r in rows if len(r) in (1, 2)
     ]
     if len(pairs) != ndim or len(rows) != ndim or any(n < 0 for pair in pairs for n in pair):
         raise ShapeError(f"pad: pad_width={argument!r} must be a width >= 0, (before, after), or a pair for each of {ndim} axes")
@@ -202,7 +204,7 @@ def _pad_by_function(value: Node, widths: list[tuple[int, int]], write: Callable
 
 def _edge(value: Node, axis: int, first: bool, count: int = 1) -> Node:
     extent = value.shape[axis]
-    return sliced(value, axis, 0, count) if first else sliced(value, axis, extent - count, extent)
+    return slice_node(value, axis, 0, count) if first else slice_node(value, axis, extent - count, extent)
 
 
 def _ramp(value: Node, axis: int, width: int, end: Any, first: bool) -> Node:
@@ -217,12 +219,12 @@ def _ramp(value: Node, axis: int, width: int, end: Any, first: bool) -> Node:
 
 
 def _statistic(value: Node, axis: int, width: int, mode: str, length: Any, first: bool) -> Node:
-    count = value.shape[axis] if length is None else arguments.whole(length, "pad", "stat_length")
+    count = value.shape[axis] if length is None else arguments.check_int(length, "pad", "stat_length")
     if count < 1:
         raise ValueError(f"pad: stat_length={length!r} must be at least 1")
     part = _edge(value, axis, first, min(count, value.shape[axis]))
     if mode in ("maximum", "minimum"):
-        line = reduced(f"reduce_{mode[:3]}", part, (axis,), True)
+        line = reduce_node(f"reduce_{mode[:3]}", part, (axis,), True)
     else:
         is_exact = part.dtype not in INEXACT
         exact = wrap(cast(part, FLOAT64) if is_exact else part)
@@ -244,7 +246,7 @@ def _pad_constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node
     inside = arguments.convert_for_write(fill, value.dtype, "pad", "constant_values")
     if inside.size != 1:
         raise ShapeError(f"pad: constant_values has shape {inside.shape}; one number is needed")
-    inside = reshaped(inside, ())
+    inside = reshape_node(inside, ())
     mask = op("pad", broadcast(number_node(True, BOOL), value.shape), low=low, high=high, value=False)
     return op("where", mask, op("pad", value, low=low, high=high, value=0), inside)
 

@@ -28,7 +28,19 @@ from weft.functions.reductions.folds import cumsum, cumulative_sum, sum, weights
 from weft.functions.shape.axes import concat
 from weft.functions.sorting.sort_search import argsort, searchsorted
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Axis, Node, arrays, broadcast, cast, floating, node, op, permuted, reshaped, sliced
+from weft.functions.support.arguments import (
+    Axis,
+    Node,
+    arrays,
+    broadcast,
+    cast,
+    floating,
+    node,
+    op,
+    permute_node,
+    reshape_node,
+    slice_node,
+)
 from weft.graph.primitives.settings import scatter_add_mode
 from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
@@ -77,7 +89,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     name = "logical_xor" if value.dtype == BOOL else "subtract"
     for _ in range(min(times, value.shape[axis])):  # then the axis is empty
         extent = value.shape[axis]
-        value = op(name, sliced(value, axis, min(1, extent), extent), sliced(value, axis, 0, max(extent - 1, 0)))
+        value = op(name, slice_node(value, axis, min(1, extent), extent), slice_node(value, axis, 0, max(extent - 1, 0)))
     return wrap(value)
 
 
@@ -175,7 +187,7 @@ def _slopes_along(value: Node, spacing: Any, axis: int, order: int) -> Array:
         raise ShapeError(f"gradient: axis {axis} of shape {value.shape} has fewer than {order + 1} elements")
 
     def at(start: int, stop: int) -> Array:
-        return wrap(sliced(value, axis, start, stop))
+        return wrap(slice_node(value, axis, start, stop))
 
     steps, lines = _steps(spacing, extent, axis, value), len(value.shape) - axis - 1
     if steps is None:
@@ -239,7 +251,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     extent = value.shape[axis]
     if not extent:
         return sum(wrap(floating(value)), axis)
-    high, low = (wrap(sliced(value, axis, *ends)) for ends in ((1, extent), (0, extent - 1)))
+    high, low = (wrap(slice_node(value, axis, *ends)) for ends in ((1, extent), (0, extent - 1)))
     return sum(width * (high + low) / 2.0, axis)
 
 
@@ -401,8 +413,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     limit = half if discont is None else arguments.check_real(discont, "unwrap", "discont")
     correction = where(absolute(differences) < limit, 0, wrapped - differences)
     extent = x.shape[axis]
-    later = wrap(sliced(x.node, axis, 1, extent)) + cumulative_sum(correction, axis).astype(x.dtype)
-    first = reshaped(sliced(x.node, axis, 0, 1), tuple(1 if a == axis else n for a, n in enumerate(x.shape)))
+    later = wrap(slice_node(x.node, axis, 1, extent)) + cumulative_sum(correction, axis).astype(x.dtype)
+    first = reshape_node(slice_node(x.node, axis, 0, 1), tuple(1 if a == axis else n for a, n in enumerate(x.shape)))
     return concat([wrap(first), later], axis)
 
 
@@ -606,7 +618,7 @@ def histogram(
         raise DTypeError("histogram: a is complex, and has no least element; give edges, or take wf.real(a) or wf.abs(a)")
     edges = _find_edges("histogram", value, bins, range, weights)
     count = len(edges) - 1
-    x, line = wrap(reshaped(value, (value.size,))), wrap(numpy_node(edges))
+    x, line = wrap(reshape_node(value, (value.size,))), wrap(numpy_node(edges))
     place = searchsorted(line, x, side="right") - 1
     place = where(x == line[-1:], count - 1, place)
     inside = (place >= 0) & (place < count) & (x <= line[-1:])
@@ -753,7 +765,7 @@ def _sorted_rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tupl
     lead = tuple(value.shape[a] for a in rest)
     value = value if whole and (value.size or 0 in lead) else floating(value)
     kept = tuple(1 if a in axes else n for a, n in enumerate(value.shape))
-    row = reshaped(permuted(value, rest + axes), (*lead, math.prod(value.shape[a] for a in axes)))
+    row = reshape_node(permute_node(value, rest + axes), (*lead, math.prod(value.shape[a] for a in axes)))
     return wrap(op("sort", row, axis=len(lead)) if row.size else row), lead, kept
 
 
@@ -820,9 +832,9 @@ def _quantiles(
                 result = where(part == 0, a, where(a == b, a, interpolated))  # inf - inf would be NaN
         end = rows[..., :1] if skip else rows[..., -1:]  # NaN is sorted last
         result = where(isnan(end), end, result) if rows.node.dtype in INEXACT else result
-    moved = permuted(result.node, (len(lead), *range(len(lead))))
+    moved = permute_node(result.node, (len(lead), *range(len(lead))))
     shape = fractions.shape + (kept if keepdims else lead)
-    return arguments.wrap_result(reshaped(moved, shape), out, function)
+    return arguments.wrap_result(reshape_node(moved, shape), out, function)
 
 
 def quantile(
@@ -893,7 +905,7 @@ def _median(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: b
         end = rows[..., 0] if skip else rows[..., -1]
         middle = where(isnan(end), end, where(low == high, low, low.astype(wide) / 2 + high.astype(wide) / 2))
     result: Node = middle.node
-    return arguments.wrap_result(reshaped(result, kept if keepdims else lead), out, function)
+    return arguments.wrap_result(reshape_node(result, kept if keepdims else lead), out, function)
 
 
 def median(
@@ -961,7 +973,7 @@ def _weighted_quantiles(
     rest = tuple(k for k in range(len(value.shape)) if k not in axes)
     lead = tuple(value.shape[k] for k in rest)
     shape = (*lead, math.prod(value.shape[k] for k in axes))
-    row, mass = (wrap(reshaped(permuted(n, rest + axes), shape)) for n in (value, weight))
+    row, mass = (wrap(reshape_node(permute_node(n, rest + axes), shape)) for n in (value, weight))
     order = argsort(row)
     row, mass = take_along_axis(row, order), take_along_axis(mass, order).astype("float64")
     missing = isnan(row) if value.dtype in INEXACT else None

@@ -92,7 +92,7 @@ Axis = int | Sequence[int] | None
 NUMBERS = (bool, int, float)
 
 
-def named(function: Any, name: str) -> None:
+def rename_function(function: Any, name: str) -> None:
     """Rename a generated function, including its code object, whose name errors and tracebacks show."""
     function.__name__ = function.__qualname__ = name
     function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
@@ -103,7 +103,7 @@ def alias(function: Any, name: str) -> Any:
     copy = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
     copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, function.__annotations__
     copy.__doc__, copy.__module__ = function.__doc__, function.__module__
-    named(copy, name)
+    rename_function(copy, name)
     return copy
 
 
@@ -161,7 +161,7 @@ def as_list(value: Any, function: str, argument: str) -> list[Any]:
         raise DTypeError(f"{function}: {argument} must be a sequence, not {type(value).__name__}") from None
 
 
-def whole(value: Any, function: str, argument: str) -> int:
+def check_int(value: Any, function: str, argument: str) -> int:
     """Return an argument that must be an integer."""
     try:
         return operator.index(value)
@@ -175,7 +175,7 @@ def integer_from(least: int, value: Any, function: str, argument: str) -> int:
     """Return an argument that must be an integer, at least ``least``. Python's and NumPy's integers are, bools are not."""
     if isinstance(value, bool | np.bool_) or not hasattr(type(value), "__index__"):
         raise DTypeError(f"{function}: {argument} must be an integer, not {short(value)}")
-    number = whole(value, function, argument)
+    number = check_int(value, function, argument)
     if number < least:
         raise ValueError(f"{function}: {argument} must be at least {least}, not {number}")
     return number
@@ -183,7 +183,7 @@ def integer_from(least: int, value: Any, function: str, argument: str) -> int:
 
 def count_from_zero(value: Any, function: str, argument: str, error: type[Exception] = ShapeError) -> int:
     """Return an argument that must be an integer that is not negative."""
-    count = whole(value, function, argument)
+    count = check_int(value, function, argument)
     if count < 0:
         raise error(f"{function}: {argument}={count} must not be negative")
     return count
@@ -245,7 +245,7 @@ def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "ax
 def flat_axis(value: Node, axis: Any, function: str, numbers: bool = False) -> tuple[Node, int]:
     """Return ``value`` and an axis of it; flattened if ``axis`` is None, or, with ``numbers``, for axes 0 and -1 of a number."""
     if axis is None or (numbers and not value.shape and axis in (0, -1)):
-        return reshaped(value, (value.size,)), 0
+        return reshape_node(value, (value.size,)), 0
     return value, axis_index(axis, len(value.shape), function)
 
 
@@ -335,15 +335,15 @@ def broadcast(node: Node, shape: Shape) -> Node:
     return node if node.shape == shape else op("broadcast_to", node, shape=shape)
 
 
-def reshaped(node: Node, shape: Shape) -> Node:
+def reshape_node(node: Node, shape: Shape) -> Node:
     return node if node.shape == shape else op("reshape", node, shape=shape)
 
 
-def permuted(node: Node, axes: Sequence[int]) -> Node:
+def permute_node(node: Node, axes: Sequence[int]) -> Node:
     return node if tuple(axes) == tuple(range(len(node.shape))) else op("permute", node, axes=tuple(axes))
 
 
-def sliced(node: Node, axis: int, start: int, stop: int) -> Node:
+def slice_node(node: Node, axis: int, start: int, stop: int) -> Node:
     """Return ``node[..., start:stop, ...]`` along one axis, with step 1."""
     if start == 0 and stop == node.shape[axis]:
         return node
@@ -355,10 +355,10 @@ def sliced(node: Node, axis: int, start: int, stop: int) -> Node:
 def take_slices(value: Node, places: Node, axis: int) -> Node:
     """Return the slices of ``value`` at ``places`` of an axis, which the axes of ``places`` replace."""
     slices, lead = op("gather", value, places, axes=(axis,)), len(places.shape)
-    return permuted(slices, (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(slices.shape))))
+    return permute_node(slices, (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(slices.shape))))
 
 
-def reduced(name: str, node: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
+def reduce_node(name: str, node: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
     """Apply a reduction; without axes return the node itself."""
     keepdims = flag(keepdims, name.removeprefix("reduce_"))
     return bind(TABLE[name], node, axes=axes, keepdims=keepdims) if axes else node
@@ -635,7 +635,7 @@ def _move_to_end(function: str, n: Node, at: Sequence[int]) -> Node:
     """Move the axes ``at`` to the end."""
     ndim = len(n.shape)
     places = [axis_index(a, ndim, function, "axes") for a in at]
-    return permuted(n, (*(d for d in range(ndim) if d not in places), *places))
+    return permute_node(n, (*(d for d in range(ndim) if d not in places), *places))
 
 
 def _move_from_end(function: str, result: Node, at: Sequence[int]) -> Node:
@@ -644,10 +644,10 @@ def _move_from_end(function: str, result: Node, at: Sequence[int]) -> Node:
     places = [axis_index(a, ndim, function, "axes") for a in at]
     rest = iter(range(ndim - len(places)))
     last_at = dict(zip(places, range(ndim - len(places), ndim), strict=True))
-    return permuted(result, [last_at[d] if d in last_at else next(rest) for d in range(ndim)])
+    return permute_node(result, [last_at[d] if d in last_at else next(rest) for d in range(ndim)])
 
 
-_MANY = 64  # arrays in a list from which on a graph takes longer than their copies
+_MAX_JOINED = 64  # arrays in a list from which on a graph takes longer than their copies
 RISKY_INT = 1 << 30  # integers of this size are not passed to NumPy's C code
 
 
@@ -680,7 +680,7 @@ def try_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None,
             if any([part is None for part in parts]) or len({part.dtype for part in parts}) > 1:
                 return None
             sizes = [part.size for part in parts]
-            size += sum(sizes) if len(sizes) < _MANY else max(sizes)
+            size += sum(sizes) if len(sizes) < _MAX_JOINED else max(sizes)
             operands.append(parts)
         else:
             return None

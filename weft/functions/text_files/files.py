@@ -15,7 +15,7 @@ from weft.array import Array, Scalar, wrap_array
 from weft.dtypes.formats import DEFAULT
 from weft.dtypes.parse import check_like, parse_any_byte_order, stored
 from weft.errors import DTypeError, name_numpy_errors
-from weft.functions.support.arguments import from_numpy, node, read_now, unbound, whole
+from weft.functions.support.arguments import check_int, from_numpy, node, read_now, unbound
 from weft.process.docstrings import complete_module
 
 
@@ -623,7 +623,7 @@ def base_repr(number: int, base: int = 2, padding: int = 0) -> str:
     >>> wf.base_repr(10, 3)
     '101'
     """
-    return np.base_repr(whole(number, "base_repr", "number"), base, padding)
+    return np.base_repr(check_int(number, "base_repr", "number"), base, padding)
 
 
 def binary_repr(num: int, width: int | None = None) -> str:
@@ -642,7 +642,7 @@ def binary_repr(num: int, width: int | None = None) -> str:
     >>> wf.binary_repr(-3, width=5)
     '11101'
     """
-    return np.binary_repr(whole(num, "binary_repr", "num"), width)
+    return np.binary_repr(check_int(num, "binary_repr", "num"), width)
 
 
 complete_module(

@@ -22,7 +22,7 @@ from weft.devices.cpu.native import elf
 from weft.devices.cpu.native.code_key import name_of, sources_unchanged
 from weft.devices.cpu.native.code_memory import CodeMemory
 from weft.devices.cpu.native.emission import Emission, Emitter, emit_object, open_llvm, target_machine
-from weft.process.signals import uninterrupted
+from weft.process.signals import defer_signals
 
 MAX_UNUSED_KERNELS = 256  # a sweep runs when the unused kernels outnumber the used ones by this many
 
@@ -131,7 +131,7 @@ class Compiler:
         """Free the code of unused kernels. Return their number."""
         with self.lock:
             dead = [name for name, entry in self.kernels.items() if entry.kernel_ref() is None]
-            with uninterrupted():  # Ctrl-C between pop and give would leak the code
+            with defer_signals():  # Ctrl-C between pop and give would leak the code
                 for name in dead:
                     self.kernels.pop(name).give()
             self._sweep_at = 2 * len(self.kernels) + MAX_UNUSED_KERNELS
@@ -170,7 +170,7 @@ class Compiler:
         return result
 
     def _load(self, name: str, meta: dict[str, Any], code: bytes, hit: bool = False) -> LoadedKernel | None:
-        with uninterrupted():  # Ctrl-C between loading and registering would leak the code
+        with defer_signals():  # Ctrl-C between loading and registering would leak the code
             addresses, give = self._place(name, meta, code)
             self.counts.loads += 1
             self.counts.cache_hits += hit
@@ -193,7 +193,7 @@ class Compiler:
         return addresses, partial(self.memory.give, place)
 
     def _load_llvm(self, name: str, code: bytes, exports: list[str]) -> tuple[dict[str, int], Callable[[], None]]:
-        with uninterrupted():
+        with defer_signals():
             llvm = open_llvm()
         if self._jit is None:
             self._jit = llvm.create_lljit_compiler(target_machine())

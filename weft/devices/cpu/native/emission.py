@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.devices.cpu.native.host_cpu import host
-from weft.process.signals import uninterrupted
+from weft.process.signals import defer_signals
 
 MAX_THREADS = 8
 
@@ -28,7 +28,7 @@ class Emission:
     def __init__(self, ir: str) -> None:
         self.finished_event = threading.Event()
         self.code: bytes | RuntimeError = b""
-        with uninterrupted():  # llvmlite frees objects in destructors, where Ctrl-C would be lost
+        with defer_signals():  # llvmlite frees objects in destructors, where Ctrl-C would be lost
             llvm = open_llvm()
             passes, options = _passes()
             self.context = llvm.create_context()  # a shared context would never free the types and constants of kernels
@@ -44,7 +44,7 @@ class Emission:
 
     def run(self) -> None:
         """Generate the code."""
-        with uninterrupted():
+        with defer_signals():
             try:
                 with _target() as target:
                     self.code = _emit(target, self.module)

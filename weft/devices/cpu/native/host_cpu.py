@@ -6,7 +6,7 @@ import os
 from functools import cache
 from typing import Any
 
-from weft.process.signals import uninterrupted
+from weft.process.signals import defer_signals
 
 
 def system() -> str:
@@ -27,7 +27,7 @@ def x86() -> bool:
 @cache
 def host() -> Any:
     """Return the CPU's ISA for the code generator. The first call queries LLVM, which must not be interrupted."""
-    with uninterrupted():
+    with defer_signals():
         from weft.devices.cpu.emit.isa import host_isa
 
         return host_isa()
