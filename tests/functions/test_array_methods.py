@@ -76,7 +76,7 @@ def test_methods_in_place() -> None:
 
 # ---- dtypes
 
-@pytest.mark.parametrize("dtype", ALL, ids=str)
+@pytest.mark.parametrize("dtype", [d for d in ALL if d.name != "float8_e8m0fnu"], ids=str)  # that has no 0
 def test_a_dtype_is_numpys_and_makes_scalars(dtype: np.dtype) -> None:
     ours = getattr(wf, dtype.name)
     assert isinstance(ours, DType) and ours == dtype and dtype == ours and not ours != dtype and hash(ours) == hash(dtype.type)
