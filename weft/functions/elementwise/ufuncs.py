@@ -100,7 +100,7 @@ def equip(function: Any, operation: Operation) -> None:
         function.reduceat = partial(reduceat, operation)
 
 
-def call_for_out(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
+def _call_for_out(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
     """Call a function for an ``out``: with a float64 ``out``, float results of integers are computed in float64, as in NumPy."""
     result = ask(*xs)
     if result.node.dtype is not FLOAT32 or arguments.accumulation_format(FLOAT32, out) is not FLOAT64:
@@ -136,7 +136,7 @@ def special(
         if result.node.dtype is not form:
             raise DTypeError(f"{name}: operands of {dtypes} give {result.node.dtype}, not dtype={form}; cast the result")
     else:
-        result = call_for_out(ask, xs, out)
+        result = _call_for_out(ask, xs, out)
     return arguments.wrap_masked_result(result.node, out, name, where, casting)
 
 
@@ -347,7 +347,7 @@ def unary(name: str, summary: str, example: str, output: str) -> Ufunc:
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
             return special(ask, name, (x,), out, where, dtype, casting, order)
         if out is not None:
-            return wrap_result(call_for_out(ask, (x,), out).node, out, name)
+            return wrap_result(_call_for_out(ask, (x,), out).node, out, name)
         native = short.call
         if (result := native(x)) is not None:
             return result
@@ -369,7 +369,7 @@ def binary(name: str, summary: str, example: str, output: str, raises: str = "")
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
             return special(ask, name, (x1, x2), out, where, dtype, casting, order)
         if out is not None:
-            return wrap_result(call_for_out(ask, (x1, x2), out).node, out, name)
+            return wrap_result(_call_for_out(ask, (x1, x2), out).node, out, name)
         native = short.call
         result = native(x1, x2)
         return ask(x1, x2) if result is None else result
