@@ -21,6 +21,8 @@ def round_cast(value: Node, form: Format, rounding: str | None, saturate: bool |
         raise ValueError(f"astype: bits={bits!r} must be an integer from 1 to 32, the random bits of a number")
     if form is BOOL or form in COMPLEX or value.dtype in COMPLEX:
         raise DTypeError(f"astype: rounding= and saturate= are for casts to floats and integers, not of {value.dtype} to {form}")
+    if form in FLOATS and rounding in (None, "nearest") and not saturate:
+        return cast(value, form)
     x = value if value.dtype in FLOATS else cast(value, FLOAT32 if holds(FLOAT32, value.dtype) else FLOAT64)
     if form in INTEGERS:
         return _to_integer(value, x, form, rounding or "toward zero", bool(saturate), bits, key)
@@ -28,7 +30,7 @@ def round_cast(value: Node, form: Format, rounding: str | None, saturate: bool |
         x = cast(x, x.dtype.computed)
         x = op("maximum", op("minimum", x, number(form.largest, x.dtype)), number(-form.largest, x.dtype))
     if rounding in (None, "nearest") or holds(form, value.dtype):
-        return cast(x, form)
+        return cast(x, form)  # clamped
     if rounding == "stochastic":
         return op("round_stochastic", x, open_words(key, "astype").take(x.shape), dtype=form, bits=bits)
     return op("round_to", x, dtype=form, mode=MODES[rounding])
