@@ -298,7 +298,7 @@ def test_a_loop_over_a_broadcast_runs_one_graph(
 ) -> None:
     """However many parts are read: a graph for each took 30 times as long as the loop."""
     want, x, runs = make(np), make(wf), []
-    for module, name in ((tiers, "computed"), (execute, "run")):
+    for module, name in ((tiers, "compute_nodes"), (execute, "run")):
         way = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, way=way: (runs.append(1), way(*given))[1])
     read = [part.tolist() for part in loop(x)]
