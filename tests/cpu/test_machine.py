@@ -8,7 +8,7 @@ from harness import access, buffers, compile_kernel, fresh, load, op
 
 from tests.kernel.evaluate import evaluate
 from weft.dtypes.formats import FLOAT32, FORMATS, formats_of_kind
-from weft.dtypes.rounding import converted
+from weft.dtypes.rounding import convert_array
 from weft.kernel.ir import MACHINE_OPERATIONS, Axis, Kernel, Phase, Stage, Store, Value
 
 NARROW = [f.numpy for f in formats_of_kind("float") if f.narrow]
@@ -79,7 +79,7 @@ def test_operations_give_numpys_answers(dtype, rng):
             wide = [a.astype(np.float32) for a in arrays]
             _, exact = run(lambda *x, name=name: op(name, *x), wide, np.dtype(np.float32), arity)
             with np.errstate(all="ignore"):
-                want = converted(exact, dtype)
+                want = convert_array(exact, dtype)
         else:
             (want,), _ = evaluate(kernel, arrays)
         try:
@@ -100,7 +100,7 @@ def test_casts_give_numpys_answers(source, rng):
             x = np.where((x.astype(np.float64) > limit.max) | np.isnan(x.astype(np.float64)), 1, x).astype(source)
         _, got = run(lambda v, target=target: op("cast", v, dtype=target), [x], target, 1)
         with np.errstate(all="ignore"):
-            agree(got, converted(x, target))
+            agree(got, convert_array(x, target))
 
 
 def test_float_to_int_out_of_range_is_defined():

@@ -24,7 +24,7 @@ from weft.devices.cpu.sized.each import each_text
 from weft.devices.cpu.sized.product import product_text
 from weft.devices.cpu.sized.sums import sum_text
 from weft.dtypes.formats import FORMATS, FROM_NUMPY
-from weft.dtypes.rounding import converted
+from weft.dtypes.rounding import convert_array
 from weft.graph.primitives import TABLE
 from weft.kernel.summation import product_order, reduce_last, running, shape_reduction_order, spans
 from weft.kernel.target import CPU
@@ -39,7 +39,7 @@ def wild(rng, shape: tuple[int, ...], dtype: np.dtype = FLOAT32) -> np.ndarray:
     """Numbers of very different sizes, some zeros of both signs, a few that are denormal."""
     x = rng.standard_normal(shape) * 2.0 ** rng.integers(-6, 7, shape)
     x = np.where(rng.random(shape) < 0.05, rng.choice([0.0, -0.0, 1e-40], shape), x)
-    return np.asarray(converted(np.asarray(x), dtype))
+    return np.asarray(convert_array(np.asarray(x), dtype))
 
 
 def same(got: np.ndarray, want: np.ndarray) -> None:
@@ -304,7 +304,7 @@ def operands(rng, name: str, count: int, dtype: np.dtype) -> list[np.ndarray]:
         usual = rng.uniform(-3, 3, count) + 0 * np.asarray(array, np.float64).reshape(-1)[0]
         x = np.where(rng.random(count) < 0.4, rng.choice(special, count), usual)
         with np.errstate(all="ignore"):
-            out.append(converted(x, dtype))
+            out.append(convert_array(x, dtype))
     return out
 
 

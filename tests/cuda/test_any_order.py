@@ -18,7 +18,7 @@ from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.target import GPU
 from weft.dtypes.formats import FORMATS
-from weft.dtypes.rounding import converted
+from weft.dtypes.rounding import convert_array
 from weft.schedule.build import build
 from weft.schedule.program import calls
 
@@ -44,7 +44,7 @@ def launches(f: Any, *arguments: Any) -> list[Launch]:
 
 
 def drawn(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> np.ndarray:
-    return np.asarray(converted(rng.normal(size=shape), FORMATS[kind].numpy))
+    return np.asarray(convert_array(rng.normal(size=shape), FORMATS[kind].numpy))
 
 
 def compare(got: np.ndarray, want: np.ndarray, terms: np.ndarray, kind: str) -> None:
@@ -121,7 +121,7 @@ def test_what_is_the_same_for_all_is_added_for_each(name: str, traced: bool, kin
                 if on and kind == "bfloat16":  # each sum is rounded
                     with wf.device("cpu"):
                         want = (wf.jit(f) if traced else f)().numpy().astype(np.float64)
-                want = converted(want, found.dtype).astype(np.float64)
+                want = convert_array(want, found.dtype).astype(np.float64)
                 np.testing.assert_array_equal(found.astype(np.float64), want, str((on, rows, rest, n, what)))
 
 

@@ -15,7 +15,7 @@ from weft.devices.cuda import adapter, split_work
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.target import GPU
-from weft.dtypes.rounding import converted
+from weft.dtypes.rounding import convert_array
 from weft.schedule.build import build
 from weft.schedule.program import calls
 
@@ -58,7 +58,7 @@ def drawn(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> np.nda
 
 def in_dtype(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Numbers that are rounded once, or whole."""
-    return np.asarray(converted(np.asarray(x, np.float64), dtype))
+    return np.asarray(convert_array(np.asarray(x, np.float64), dtype))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,8 +11,8 @@ import pytest
 
 import weft as wf
 from tests import oracle
-from weft.dtypes.formats import FLOATS, FORMATS, Format
-from weft.dtypes.rounding import converted
+from weft.dtypes.formats import FORMATS, Format, formats_of_kind
+from weft.dtypes.rounding import convert_array
 from weft.errors import DTypeError
 
 SMALL = [f for f in FORMATS.values() if f.alone]
@@ -81,7 +81,7 @@ def test_float64_is_rounded_once(form: Format) -> None:
         for got in ways(lambda a: a.astype(form.name), x):
             np.testing.assert_array_equal(got.astype(np.float64), want)
         assert [float(wf.array(v, dtype=form.name)) for v in x[:20].tolist()] == want[:20].tolist()
-        np.testing.assert_array_equal(converted(x, form.numpy).astype(np.float64), want)
+        np.testing.assert_array_equal(convert_array(x, form.numpy).astype(np.float64), want)
 
 
 @both
@@ -105,7 +105,7 @@ def test_what_an_integer_cannot_hold_is_one_number(form: Format) -> None:
     for dtype in ("int32", "int64"):
         want = [np.iinfo(dtype).min if not np.isfinite(v) else int(v) for v in x.astype(np.float64)]
         with np.errstate(all="ignore"):
-            assert converted(x, np.dtype(dtype)).tolist() == want
+            assert convert_array(x, np.dtype(dtype)).tolist() == want
         for got in ways(lambda a, dtype=dtype: a.astype(dtype), x):
             assert got.tolist() == want
 
@@ -166,7 +166,9 @@ def test_gradients_flow_through_casts(form: Format) -> None:
 @both
 def test_other_floats_are_refused(form: Format) -> None:
     x = wf.ones(3, dtype=form.name)
-    for other in FLOATS - {form}:
+    for other in formats_of_kind("float"):
+        if other is form:
+            continue
         y = wf.ones(3, dtype=other.name)
         for call in (operator.add, operator.mul, operator.matmul, operator.eq, wf.result_type, lambda *a: wf.concat(a),
                      lambda a, b: wf.where(a > 0, a, b)):
@@ -210,3 +212,16 @@ def test_weights_are_kept_in_them(form: Format, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found["weight"].numpy(), net.weight.numpy().astype(form.numpy))
     small = wf.nn.Linear(5, 3).astype(form.name)
     assert small(wf.ones((2, 5), dtype=form.name)).dtype == form.numpy
+
+
+@pytest.mark.parametrize("form", [*EIGHT, FORMATS["bfloat16"], FORMATS["float16"]], ids=str)
+def test_sorting_puts_nan_last(form: Format) -> None:
+    """As in float32: ml_dtypes' comparisons leave arrays with NaN unsorted."""
+    x = oracle.random(oracle.rng(), (50,), form)
+    x[[3, 20, 31]] = np.nan
+    wide = np.sort(x.astype("f4"))
+    np.testing.assert_array_equal(wf.sort(wf.array(x)).numpy().astype("f4"), wide)
+    np.testing.assert_array_equal(wf.jit(wf.sort)(wf.array(x)).numpy().astype("f4"), wide)
+    order = wf.argsort(wf.array(x)).numpy()
+    np.testing.assert_array_equal(x[order].astype("f4"), wide)
+    assert order.tolist() == np.argsort(x.astype("f4"), kind="stable").tolist()

@@ -152,6 +152,11 @@ def test_where_they_may_stand() -> None:
         assert made.dtype == f
     assert wf.array([1, 2.2, 3], dtype=f).tolist() == [1.0, 2.0, 3.0] and (x + 1).dtype == f
     assert (x * 0.5).tolist() == [0.15625, 2.5, -7.0]
+    assert wf.ones(3, dtype=f).tolist() == [1.0] * 3 and wf.eye(2, dtype=f).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert wf.sort(x).tolist() == [-14.0, 0.3125, 5.0] and wf.argsort(x).tolist() == [2, 0, 1]
+    assert wf.nextafter(x, wf.zeros(3, dtype=f)).tolist() == [0.25, 4.0, -12.0]
+    fixed = fixed_dtype(8, 4)
+    assert wf.array([-8.0, -9.0, 9.0]).astype(fixed, saturate=True).tolist() == [-8.0, -8.0, 7.9375]
     x[0] = 3.3
     assert x.tolist() == [3.5, 5.0, -14.0]
     again = pickle.loads(pickle.dumps(x))

@@ -175,6 +175,9 @@ def test_what_loses_nothing_and_what_is_refused() -> None:
         x.astype("float16", rounding="odd")
     with pytest.raises(DTypeError, match="are for casts to floats and integers, not of float32 to bool"):
         x.astype("bool", rounding="up")
+    with pytest.raises(DTypeError, match="int64 is rounded to float64 first"):
+        wf.array([2**53 + 1]).astype("float32", rounding="up")
+    assert wf.array([2**60 + 2**36 + 1]).astype("float32", rounding="nearest").tolist() == [2.0**60 + 2**37]
     with pytest.raises(ValueError, match="bits=33 must be an integer from 1 to 32"):
         x.astype("int8", rounding="stochastic", bits=33)
     with pytest.raises(DTypeError, match="float4_e2m1fn has no value for numbers that are too large"):
@@ -231,5 +234,7 @@ def test_rows_of_a_batch_take_words_of_their_own() -> None:
     assert len({row.tobytes() for row in rounded}) == 64
     again = wf.vmap(lambda row: row.astype("bfloat16", rounding="stochastic"))(x).numpy().astype("f4")
     assert not {row.tobytes() for row in rounded} & {row.tobytes() for row in again}
+    whole = wf.vmap(lambda row: row.astype("int8", rounding="stochastic"))(x - 0.5).numpy()
+    assert len({row.tobytes() for row in whole}) == 64 and abs(whole.mean() - 0.503) < 0.05
     keyed = wf.jit(wf.vmap(lambda row: row.astype("bfloat16", rounding="stochastic", key=wf.random.key(3))))
     assert (keyed(x).numpy() == keyed(x).numpy()).all() and len({row.tobytes() for row in keyed(x).numpy()}) == 64

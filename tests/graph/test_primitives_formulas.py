@@ -12,7 +12,7 @@ from tests.graph.test_primitives import SEED, samples
 from tests.kernel.evaluate import NUMPY
 from tests.kernel.samples.sample import Sample
 from weft.dtypes.formats import BOOL, FROM_NUMPY, INT64, Format, formats_of_kind
-from weft.dtypes.rounding import converted, round_array
+from weft.dtypes.rounding import convert_array, round_array
 from weft.graph.node import Primitive
 from weft.graph.primitives import TABLE
 from weft.kernel.ir import MACHINE_OPERATIONS
@@ -55,7 +55,7 @@ class Machine:
         return Held(np.asarray(like.dtype.numpy.type(number)))
 
     def cast(self, x: Held, dtype: Format) -> Held:
-        return Held(converted(x.array, dtype.numpy))
+        return Held(convert_array(x.array, dtype.numpy))
 
     def make(self, op: str, values: tuple[Held, ...], dtype: Format) -> Held:
         x, *words = np.broadcast_arrays(*[v.array for v in values])
@@ -100,7 +100,7 @@ def test_formula_against_reference(op: Primitive) -> None:
         if any(a.dtype == np.float32 for a in sample.arrays) and op.name != "bitcast":
             for dtype in formats_of_kind("float"):
                 with np.errstate(all="ignore"):
-                    arrays = tuple(converted(a, dtype.numpy) if a.dtype == np.float32 else a for a in sample.arrays)
+                    arrays = tuple(convert_array(a, dtype.numpy) if a.dtype == np.float32 else a for a in sample.arrays)
                 check(op, Sample(arrays, sample.params, sample.tag))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from weft.dtypes.formats import BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, INT32, INTEGERS, UINT64, Format, holds
-from weft.dtypes.rounding import converted
+from weft.dtypes.rounding import convert_array
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import CONSTANT, TABLE, bind, constant, input_leaf
@@ -168,7 +168,8 @@ def test_random_bits_of_one_counter_are_one_node() -> None:
 
 
 def test_holds_is_true_exactly_where_values_survive() -> None:
-    for wide, narrow in itertools.product(ALL, ALL):
+    own = [form for form in ALL if not form.custom]
+    for wide, narrow in itertools.product(own, own):
         if wide.kind != "float" and narrow.kind == "float" and narrow.special == "scale":
             continue  # of which most numbers here are integers
         if narrow == BOOL:
@@ -181,11 +182,11 @@ def test_holds_is_true_exactly_where_values_survive() -> None:
 
             info = ml_dtypes.finfo(narrow.numpy)
             wanted = [info.max, info.tiny, info.smallest_subnormal, 1 + float(info.eps), -1, np.inf, -0.0]
-            values = converted(np.array(wanted, np.float64), narrow.numpy)
+            values = convert_array(np.array(wanted, np.float64), narrow.numpy)
         with np.errstate(all="ignore"):
             values = values[values == values]  # -1 is NaN without a sign
-            there = converted(values, wide.numpy)
-            back = converted(there, narrow.numpy)
+            there = convert_array(values, wide.numpy)
+            back = convert_array(there, narrow.numpy)
             exact = bool(back.tobytes() == values.tobytes() and np.all(there.astype(object) == values.astype(object)))
         if holds(wide, narrow):
             assert exact, (wide, narrow)

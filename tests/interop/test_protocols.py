@@ -12,11 +12,13 @@ import subprocess
 import sys
 import weakref
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import weft as wf
+from weft.dtypes.formats import FORMATS, Format
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64",
           "complex64", "complex128")
@@ -79,6 +81,19 @@ def test_some_have_no_word_there(dtype: str) -> None:
         x.__array_interface__  # noqa: B018
     with pytest.raises(BufferError, match=rf"no type for {dtype}; use \.astype\('float32'\)"):
         memoryview(x)
+
+
+@pytest.mark.parametrize("form", [f for f in FORMATS.values() if f.alone], ids=str)
+def test_small_floats_in_dlpack(form: Format) -> None:
+    """Those of 8 bits come back as they were; for the others there is no type that keeps one element in a byte."""
+    x = wf.array(np.arange(1 << form.bits, dtype=np.uint8)).view(form.numpy)
+    other = SimpleNamespace(__dlpack__=x.__dlpack__, __dlpack_device__=x.__dlpack_device__)  # not an array of weft
+    if form.bits == 8:
+        back = wf.from_dlpack(other)
+        assert back.dtype == form.numpy and back.view("uint8").tolist() == x.view("uint8").tolist()
+    else:
+        with pytest.raises(BufferError, match=f"DLPack has no type for {form}"):
+            wf.from_dlpack(other)
 
 
 def test_nothing_is_seen_while_tracing() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.devices.faults import IndexFault
 from weft.dtypes.formats import BOOL, FLOATS, INTEGERS
-from weft.dtypes.rounding import converted, round_array
+from weft.dtypes.rounding import convert_array, round_array
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.philox import word
 from weft.kernel.ir import (
@@ -381,7 +381,7 @@ class _Grid:
         if v.op == "check":
             return self.check(v, *args)
         if v.op == "cast":
-            return converted(np.asarray(args[0]), v.dtype.numpy)
+            return convert_array(np.asarray(args[0]), v.dtype.numpy)
         if v.op.startswith("round_"):
             x, *words = np.broadcast_arrays(*args)
             return round_array(x, v.dtype, v.op.removeprefix("round_"), *words)

@@ -14,7 +14,7 @@ from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, FLOATS, FROM_NUMPY, INEXACT, INT64, INTEGERS, UINT64, Format, promote, weak
 from weft.dtypes.parse import parse_any_byte_order, parse_dtype
-from weft.dtypes.rounding import converted
+from weft.dtypes.rounding import convert_array
 from weft.eager import implementations
 from weft.eager.apply import bind
 from weft.eager.materialise import read_array, read_number
@@ -172,7 +172,7 @@ def warn_of_overflow(value: Any, dtype: Format) -> None:
     except OverflowError:  # an integer beyond all floats: constant raises the error
         return
     with np.errstate(over="ignore"):
-        rounded = converted(np.asarray(float(value)), dtype.numpy)
+        rounded = convert_array(np.asarray(float(value)), dtype.numpy)
     if not np.isfinite(rounded):
         outcome = "NaN" if dtype.finite else "infinite"
         warn(f"the number {value!r} overflows {dtype.name}, whose largest is {dtype.largest:g}: it becomes {outcome}")
@@ -565,7 +565,7 @@ def convert_operand(x: Any, dtype: Format) -> Node:
         return number_node(x, dtype)
     if type(x) is TracedInt:
         return traced_number_node(x, dtype)
-    return numpy_node(converted(x, dtype.numpy)) if type(x) is np.ndarray else x.as_dtype_node(dtype)
+    return numpy_node(convert_array(x, dtype.numpy)) if type(x) is np.ndarray else x.as_dtype_node(dtype)
 
 
 def convert_assigned(value: Any, dtype: Format) -> Node:
@@ -671,7 +671,7 @@ def _as_numpy(value: Any, dtype: Format) -> np.ndarray:
     parts = iterate_items(value) if isinstance(value, list | tuple) else (value,)
     if dtype.numpy.isbuiltin == 1 or not (dtype.custom or any(isinstance(x, str | bytes | None) for x in parts)):
         return np.asarray(value, dtype.numpy)
-    return converted(np.asarray(value, np.float64), dtype.numpy)
+    return convert_array(np.asarray(value, np.float64), dtype.numpy)
 
 
 def _parse_text(value: str | bytes | None, dtype: Format) -> Node:

@@ -21,7 +21,7 @@ from weft.devices.names import canonical_name
 from weft.dtypes.formats import COMPLEX, DEFAULT, EVERY, INTEGERS
 from weft.dtypes.parse import layout, parse_dtype, read_integers
 from weft.dtypes.parse import stored as stored_dtype
-from weft.dtypes.rounding import converted, decode_array
+from weft.dtypes.rounding import convert_array, decode_array
 from weft.eager import materialise
 from weft.eager.apply import bind
 from weft.eager.native import NATIVE_ELEMENTS
@@ -383,7 +383,7 @@ class NumpyMethods(Methods, Cell):
         if dtype is not None and np.dtype(dtype) != content.dtype:
             if copy is False:
                 raise ValueError(f"an array of dtype {content.dtype} cannot become {np.dtype(dtype)} without a copy")
-            return converted(content, np.dtype(dtype))
+            return convert_array(content, np.dtype(dtype))
         return content.copy() if copy else content
 
     def __dlpack__(
@@ -398,6 +398,8 @@ class NumpyMethods(Methods, Cell):
             exported_capsule = capsule(self.node, materialise.buffer(self.node), stream, max_version, dl_device, copy)
             if exported_capsule is not None:
                 return exported_capsule
+        if self.node.dtype.custom:
+            raise BufferError(f"DLPack has no type for {self.node.dtype}; use .astype('{self.node.dtype.computed}')")
         if stream is not None:
             raise RuntimeError(f"__dlpack__: the CPU has no streams, so stream must be None, not {stream!r}")
         options = {"max_version": max_version, "dl_device": dl_device, "copy": copy}

@@ -202,8 +202,8 @@ def named(name: str) -> Format:
 
 
 def formats_of_kind(*kinds: str) -> tuple[Format, ...]:
-    """Return the formats of some kinds, in the table's order."""
-    return tuple(f for f in EVERY.values() if f.kind in kinds)
+    """Return weft's own formats of some kinds, in the table's order."""
+    return tuple(f for table in (FORMATS, HOST_FORMATS) for f in table.values() if f.kind in kinds)
 
 
 (BOOL,) = formats_of_kind("bool")
@@ -287,7 +287,7 @@ def _contains(wide: Format, exponent: int, mantissa: int, bias: int, special: st
     """Return whether a wide float has all numbers of a float, as normal numbers or with the same exponents."""
     most = (1 << exponent) - 1 - bias - (special == "ieee")
     smallest = 1 - bias - mantissa
-    return mantissa <= wide.mantissa and most <= wide.bias and (bias == wide.bias or smallest > -wide.bias)
+    return mantissa < wide.mantissa and most <= wide.bias and (bias == wide.bias or smallest > -wide.bias)
 
 
 # ---- promotion: as in NumPy, except that integers become float32 where NumPy makes them float64

@@ -178,7 +178,7 @@ def decode_array(x: np.ndarray) -> np.ndarray:
     return np.asarray(decode(b, codes, form)).view(b.form.numpy)
 
 
-def converted(x: np.ndarray, to: np.dtype) -> np.ndarray:
+def convert_array(x: np.ndarray, to: np.dtype) -> np.ndarray:
     """Convert like NumPy's astype, with two corrections.
 
     float64 is rounded once to formats of ml_dtypes, whose conversion rounds to float32 first. All floats give the same
@@ -203,15 +203,15 @@ def converted(x: np.ndarray, to: np.dtype) -> np.ndarray:
 
 def in_dtype(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Convert an array if it has another dtype."""
-    return x if x.dtype == dtype else converted(x, dtype)
+    return x if x.dtype == dtype else convert_array(x, dtype)
 
 
 def scalar(value: Any, form: Format) -> Any:
     """Convert a Python number to a NumPy scalar, rounded once. NaN loses its sign, which printed kernels cannot show."""
     if form.custom:
-        return converted(np.asarray(float(value)), form.numpy)[()]
+        return convert_array(np.asarray(float(value)), form.numpy)[()]
     if form.narrow and form.numpy.isbuiltin != 1 and type(value) is not bool:
-        rounded = converted(np.asarray(float(value)), form.numpy)[()]
+        rounded = convert_array(np.asarray(float(value)), form.numpy)[()]
         return rounded if rounded == rounded else form.numpy.type(np.nan)
     return form.numpy.type(value)
 
@@ -225,5 +225,5 @@ def rounded_number(value: Any, form: Format) -> Any:
 def array_in(value: Any, form: Format) -> np.ndarray:
     """Return numbers as a NumPy array in the memory of a format."""
     if form.custom and getattr(value, "dtype", None) != form.numpy:
-        return converted(np.asarray(value, np.float64), form.numpy)
+        return convert_array(np.asarray(value, np.float64), form.numpy)
     return np.asarray(value, form.numpy)

@@ -43,10 +43,10 @@ def leaf(x: Any, dtype: Format) -> Node:
 
 
 def fill_leaf(shape: Shape, dtype: Format, fill: Callable[[np.ndarray], Any]) -> Node | None:
-    """Return a leaf of memory that ``fill`` has written. Return None if it is not small or eager work is off, and for empty
-    arrays, whose other extents may be large."""
+    """Return a leaf of memory that ``fill`` has written. Return None if it is not small or eager work is off, for empty
+    arrays, whose other extents may be large, and for formats that NumPy cannot write."""
     nbytes = math.prod(shape) * dtype.bytes
-    if not 0 < nbytes <= CONTEXT.eager_limit:
+    if not 0 < nbytes <= CONTEXT.eager_limit or dtype.custom:
         return None
     device = execute.eager_device()
     buffer = device.allocate(nbytes)

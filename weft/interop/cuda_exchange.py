@@ -42,10 +42,12 @@ def _card(buffer: Any) -> SharesMemory | None:
 
 
 def _code(form: Format) -> int:
+    if form.alone and form not in OWN_CODES:
+        raise BufferError(f"DLPack has no type for {form} with one element a byte; use .astype('float32')")
     return OWN_CODES.get(form, _TYPE_CODES[form.kind])
 
 
-_FORMATS = {(_code(form), form.bits): form for form in EVERY.values()}
+_FORMATS = {(_code(form), form.bits): form for form in EVERY.values() if form in OWN_CODES or not form.alone}
 
 
 def dlpack_device(buffer: Any) -> tuple[int, int]:

@@ -13,11 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FROM_NUMPY
+from weft.dtypes.formats import FORMATS, FROM_NUMPY
 
 CPU = 1  # DLPack's device type
 _UINT = 1  # DLPack's type code
-OWN_CODES = {BFLOAT16: 4, FLOAT8_E4M3FN: 10, FLOAT8_E5M2: 12}  # formats with a type code of their own, which NumPy lacks
+OWN_CODES = {  # formats with a type code of their own, which NumPy lacks: dlpack.h 1.1
+    FORMATS[name]: code for name, code in (
+        ("bfloat16", 4), ("float8_e3m4", 7), ("float8_e4m3", 8), ("float8_e4m3b11fnuz", 9), ("float8_e4m3fn", 10),
+        ("float8_e4m3fnuz", 11), ("float8_e5m2", 12), ("float8_e5m2fnuz", 13), ("float8_e8m0fnu", 14),
+    )
+}
 _DTYPE_OF_CODE = {code: form.numpy for form, code in OWN_CODES.items()}
 _VERSIONED, _PLAIN = b"dltensor_versioned", b"dltensor"
 _FLAGS = 24  # offset of the flags
@@ -49,7 +54,9 @@ def export_array(array: np.ndarray, kwargs: dict[str, Any]) -> Any:
         else:
             array = array.copy()
             kwargs = {k: v for k, v in kwargs.items() if k not in ("copy", "max_version")}
-    code = OWN_CODES.get(FROM_NUMPY[array.dtype])
+    code = OWN_CODES.get(form := FROM_NUMPY[array.dtype])
+    if code is None and form.alone:
+        raise BufferError(f"DLPack has no type for {form} with one element a byte; use .astype('float32')")
     capsule = (array if code is None else array.view(f"u{array.itemsize}")).__dlpack__(**kwargs)
     if code is not None:
         open_capsule(capsule)[0].code = code

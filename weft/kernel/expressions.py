@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import BOOL, INT64, UINT32, Format
-from weft.dtypes.rounding import array_in, converted, decode_array, rounded_number
+from weft.dtypes.rounding import array_in, convert_array, decode_array, rounded_number
 from weft.kernel.index import Guard
 from weft.kernel.ir import MACHINE_OPERATIONS, Access, Affine, Axis, Chain, Check, Contraction, Stage, Store, Value
 
@@ -66,7 +66,7 @@ class Machine:
             return x
         if x.op == "const" and np.isfinite(x.attr):
             with np.errstate(all="ignore"):
-                return self.const(converted(array_in(x.attr, x.dtype), dtype.numpy)[()], dtype)
+                return self.const(convert_array(array_in(x.attr, x.dtype), dtype.numpy)[()], dtype)
         return self._make("cast", (x,), dtype)
 
     def check(self, index: Value, extent: int, site: int | None = 0, matters: Value | None = None) -> Value:

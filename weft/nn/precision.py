@@ -409,8 +409,8 @@ def fake_quantize(
     x : float array
     dtype : float or integer dtype
     rounding : a mode of ``astype``
-    saturate : whether numbers that are too large become the largest one. By default True for integers and formats without
-        infinities
+    saturate : whether numbers that are too large become the largest one. By default True for integers, for formats without
+        infinities, and with the scales "tensor" and "channel"
     scale : positive number or array that broadcasts to ``x``: the result is ``scale`` times the rounded ``x / scale``. "tensor":
         the largest magnitude divided by the format's largest number; "channel": such a scale for each index of ``axis``. It
         counts as a constant for derivatives
@@ -448,7 +448,9 @@ def fake_quantize(
     if form in FLOATS and not holds(own, form) and not holds(form, own):
         raise DTypeError(f"fake_quantize: x is {own}, which cannot represent the numbers of {form}")
     check_rounding("fake_quantize", form, rounding, saturate)
-    chosen = Rounding(form, rounding, True if saturate is None and (form not in FLOATS or form.finite) else saturate)
+    if saturate is None:  # the largest magnitude divided by its scale may be rounded to more than the largest number
+        saturate = True if form not in FLOATS or form.finite or isinstance(scale, str) else None
+    chosen = Rounding(form, rounding, saturate)
     if scale is None:
         return _straight_rounding(chosen)(x)
     factor = _scale(x, form, scale, axis)
@@ -464,7 +466,7 @@ def _scale(x: Array, form: Format, scale: Any, axis: int) -> Array:
             raise ShapeError(f"fake_quantize: axis={axis!r} must be an axis of x, which has shape {x.shape}")
         axes = None if scale == "tensor" else tuple(k for k in range(x.ndim) if k != axis % x.ndim)
         largest = form.largest if form in FLOATS else form.greatest
-        top: Array = absolute(stop_gradient(x)).max(axis=axes, keepdims=True)
+        top: Array = absolute(stop_gradient(x)).max(axis=axes, keepdims=True, initial=0.0)
         return where(top == 0, 1.0, top / largest).astype(x.dtype)
     if isinstance(scale, int | float) and not (0 < scale < math.inf):
         raise ValueError(f"fake_quantize: scale={scale!r} must be positive and finite")

@@ -23,7 +23,7 @@ from weft.array.convert import refuse_subclass
 from weft.dtypes.api import as_dtype, is_float
 from weft.dtypes.formats import FORMATS, FROM_NUMPY
 from weft.dtypes.formats import named as format_named
-from weft.dtypes.rounding import converted
+from weft.dtypes.rounding import convert_array
 from weft.eager.materialise import read_array
 from weft.errors import DataError, DTypeError, warn
 from weft.functions.creation.fill import asarray
@@ -354,8 +354,8 @@ def _cast(array: np.ndarray, dtype: Any, context: str) -> np.ndarray:
     if array.dtype == dtype:
         return array
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        out = converted(array, dtype)
-        array, numbers = converted(array, np.dtype(np.float64)), converted(out, np.dtype(np.float64))
+        out = convert_array(array, dtype)
+        array, numbers = convert_array(array, np.dtype(np.float64)), convert_array(out, np.dtype(np.float64))
     lost = np.isinf(numbers) & np.isfinite(array)
     if lost.any():
         largest = float(np.abs(array[lost].astype(np.float64)).max())

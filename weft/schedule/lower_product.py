@@ -83,7 +83,7 @@ def _stages(
         below = st.read(tally.inputs[0])
         assert below is not None
         value = x.at(tally.inputs[0], tuple([at[st.find(t)] if t else ix.ZERO for t in below.dims]))
-        value, dtype = _tallied(x, value, tally)
+        value, dtype = _expand_tally(x, value, tally)
         of_parts.append(x.reduce(tally, loops, tally.op.monoid, value, carried=False, into=reductions, dtype=dtype))
     if a is None or b is None:  # nothing to sum
         return (Stage(loops, tuple(reductions), tuple(pending)),)  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ def _stages(
     return (c, Stage(loops, tuple(reductions), stores)) if tallies else (c,)
 
 
-def _tallied(x: Expander, value: Value, tally: Node) -> tuple[Value, Format]:
+def _expand_tally(x: Expander, value: Value, tally: Node) -> tuple[Value, Format]:
     """Return the value that a tally reduces, and the dtype of its result: bools and magnitudes are compared as integers.
 
     The bits of floats that are not negative are in the order of the floats, and NaN is above infinity. An integer comparison is

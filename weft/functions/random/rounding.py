@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, FLOATS, INTEGERS, UINT32, Format, holds
+from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, FLOATS, INTEGERS, Format, holds
 from weft.dtypes.rounding import MODES
 from weft.errors import DTypeError
 from weft.functions.random.state import open_words
@@ -26,7 +26,9 @@ def round_cast(value: Node, form: Format, rounding: str | None, saturate: bool |
     x = value if value.dtype in FLOATS else cast(value, FLOAT32 if holds(FLOAT32, value.dtype) else FLOAT64)
     if form in INTEGERS:
         return _to_integer(value, x, form, rounding or "toward zero", bool(saturate), bits, key)
-    if saturate and form.largest < x.dtype.greatest:
+    if rounding not in (None, "nearest") and value.dtype in INTEGERS and not holds(FLOAT64, value.dtype):
+        raise DTypeError(f"astype: {value.dtype} is rounded to float64 first, so rounding={rounding!r} needs that cast before it")
+    if saturate and form.overflow != form.largest:
         x = cast(x, x.dtype.computed)
         x = op("maximum", op("minimum", x, number(form.largest, x.dtype)), number(-form.largest, x.dtype))
     if rounding in (None, "nearest") or holds(form, value.dtype):
@@ -54,29 +56,26 @@ def _to_integer(value: Node, x: Node, form: Format, rounding: str, saturate: boo
             value = op("minimum", op("maximum", value, constant(least, value.dtype)), constant(greatest, value.dtype))
         return cast(value, form)
     x = cast(x, x.dtype.computed)
-    if rounding == "stochastic":
-        low = op("floor", x)
-        part = cast(op("multiply", op("subtract", x, low), number(2.0**32, x.dtype)), UINT32)
-        word = open_words(key, "astype").take(x.shape)
-        if bits < 32:
-            word = op("bitwise_and", word, constant((1 << 32) - (1 << 32 - bits), UINT32))
-            word = op("bitwise_or", word, constant(1 << 31 - bits, UINT32))
-        x = op("add", low, cast(op("less", word, part), x.dtype))
-    elif rounding in ("away from zero", "nearest away"):
-        size = op("abs", x)
-        if rounding == "nearest away":
-            low = op("floor", size)
-            half = op("greater_equal", op("subtract", size, low), number(0.5, x.dtype))
-            x = op("copysign", op("add", low, cast(half, x.dtype)), x)
-        else:
-            x = op("copysign", op("ceil", size), x)
-    else:
-        x = op({"nearest": "round", "toward zero": "trunc", "up": "ceil", "down": "floor"}[rounding], x)
-    if not saturate:
-        return cast(x, form)
-    x = op("where", op("isnan", x), number(0.0, x.dtype), x)
     most = float(x.dtype.numpy.type(form.greatest))
     if most > form.greatest:  # no number of this float format
         most = float(np.nextafter(x.dtype.numpy.type(most), x.dtype.numpy.type(0)))
-    inside = op("minimum", op("maximum", x, number(float(form.least), x.dtype)), number(most, x.dtype))
-    return op("where", op("greater", x, number(most, x.dtype)), constant(form.greatest, form), cast(inside, form))
+    clamped = x
+    if saturate:
+        clamped = op("where", op("isnan", x), number(0.0, x.dtype), x)
+        clamped = op("minimum", op("maximum", clamped, number(float(form.least), x.dtype)), number(most, x.dtype))
+    result = _to_whole(clamped, form, rounding, bits, key)
+    return op("where", op("greater", x, number(most, x.dtype)), constant(form.greatest, form), result) if saturate else result
+
+
+def _to_whole(x: Node, form: Format, rounding: str, bits: int, key: Any) -> Node:
+    """Round float32 or float64 numbers to an integer format."""
+    if rounding == "stochastic":
+        return op("round_stochastic", x, open_words(key, "astype").take(x.shape), dtype=form, bits=bits)
+    size = op("abs", x)
+    if rounding == "away from zero":
+        return cast(op("copysign", op("ceil", size), x), form)
+    if rounding == "nearest away":
+        low = op("floor", size)
+        half = op("greater_equal", op("subtract", size, low), number(0.5, x.dtype))
+        return cast(op("copysign", op("add", low, cast(half, x.dtype)), x), form)
+    return cast(op({"nearest": "round", "toward zero": "trunc", "up": "ceil", "down": "floor"}[rounding], x), form)

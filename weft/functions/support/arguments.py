@@ -19,7 +19,7 @@ from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, INT32, INT64, INTEGERS, Format
 from weft.dtypes.parse import layout, parse_dtype, read_integers, to_tuple
-from weft.dtypes.rounding import converted
+from weft.dtypes.rounding import convert_array
 from weft.eager.apply import bind
 from weft.eager.peek import leaf
 from weft.eager.policy import can_run_now, is_enabled
@@ -494,7 +494,7 @@ def from_numpy(x: Any, like: Format | None = None) -> Array:
     """Return NumPy's result as an Array; with ``like``, float64 results become the format ``like``."""
     content = np.asarray(x)
     if like is not None and content.dtype in (np.float64, np.complex128):
-        content = converted(
+        content = convert_array(
             content, like.part.numpy if content.dtype == np.float64 else formats.complex_format(like).numpy
         )
     return wrap(convert.numpy_node(content))
@@ -572,7 +572,7 @@ def _loses_value(x: Any, dtype: Format) -> bool:
     if parts.size <= 16 and all([_fits_all_floats(part) for part in parts.tolist()]):
         return False
     with np.errstate(all="ignore"):
-        rounded = converted(parts, dtype.part.numpy)
+        rounded = convert_array(parts, dtype.part.numpy)
     return bool(((np.isfinite(parts) & ~np.isfinite(rounded)) | ((parts != 0) & (rounded == 0))).any())
 
 

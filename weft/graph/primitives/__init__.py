@@ -14,6 +14,7 @@ from weft.graph.primitives import (
     random,
     reduce,
     reduce_window,
+    rounding,
     running,
     shape,
 )
@@ -21,5 +22,5 @@ from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR, TABLE, bind, co
 
 __all__ = [
     "CONSTANT", "INPUT", "SCALAR", "TABLE", "bind", "constant", "conv_general", "dot_general", "elementwise", "host", "index",
-    "input_leaf", "random", "reduce", "reduce_window", "register", "running", "scalar_leaf", "shape",
+    "input_leaf", "random", "reduce", "reduce_window", "register", "rounding", "running", "scalar_leaf", "shape",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import FROM_NUMPY
-from weft.dtypes.rounding import converted
+from weft.dtypes.rounding import convert_array
 from weft.graph.node import Cost, Node
 from weft.graph.primitives.call import broadcast_to, call, permute, reshape
 
@@ -67,9 +67,9 @@ def compute_in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarra
             if narrow is None:
                 return np.asarray(fn(*arrays, **params))
             pairs = zip(arrays, formats, strict=True)
-            wide = [converted(a, f.computed.numpy) if f is not None and f.narrow else a for a, f in pairs]
+            wide = [convert_array(a, f.computed.numpy) if f is not None and f.narrow else a for a, f in pairs]
             out = np.asarray(fn(*wide, **params))
-            return converted(out, narrow.numpy) if out.dtype == narrow.computed.numpy else out
+            return convert_array(out, narrow.numpy) if out.dtype == narrow.computed.numpy else out
 
     return reference
 

@@ -133,8 +133,8 @@ def round_to(g: Node, out: Node, x: Node, dtype: Format, mode: str) -> OneCotang
     return (c.cast(g, x.dtype),)
 
 
-def round_stochastic(g: Node, out: Node, x: Node, word: Node, dtype: Format, bits: int) -> tuple[Node, None]:
-    return c.cast(g, x.dtype), None
+def round_stochastic(g: Node, out: Node, x: Node, word: Node, dtype: Format, bits: int) -> tuple[Node | None, None]:
+    return c.cast(g, x.dtype) if dtype in FLOATS else None, None
 
 
 def identity(g: Node, out: Node, x: Node) -> OneCotangent:

@@ -7,22 +7,21 @@ NumPy's where the hardware leaves a choice: division by zero, wide shifts, NaN, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, INTEGERS, UINT32, UINT64, Format, Kinds
-from weft.dtypes.rounding import converted, round_array
+from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, INTEGERS, Format, Kinds
+from weft.dtypes.rounding import convert_array, round_array
 from weft.errors import DTypeError
 from weft.graph.node import Domain, Node, Primitive, Shape
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives import formulas as f
-from weft.graph.primitives.call import call
-from weft.graph.primitives.common import NodeAndAxis, batch_elementwise, compute_in_float32, elementwise_cost, front, zero_vjp
+from weft.graph.primitives.common import batch_elementwise, compute_in_float32, elementwise_cost, zero_vjp
 from weft.graph.primitives.kinds import ALL, BITS, NUMBERS, SIGNED
-from weft.graph.primitives.rules import Rule, binary, broadcast, dtype_error, shapes_error, unary, where_rule
-from weft.graph.primitives.table import TABLE, constant, register
+from weft.graph.primitives.rules import Rule, binary, dtype_error, unary, where_rule
+from weft.graph.primitives.table import TABLE, register
 
 HEAVY = 10  # operations an element from which on a primitive is heavy
 
@@ -144,50 +143,6 @@ def _cast_rule(x: Node, dtype: Format) -> tuple[Shape, Format]:
     return x.shape, _dtype_of("cast", dtype)
 
 
-def _round_rule(x: Node, dtype: Format, mode: str) -> tuple[Shape, Format]:
-    if x.dtype not in FLOATS or dtype not in FLOATS:
-        raise dtype_error("round_to", (x,), ("x",), FLOATS)
-    return x.shape, dtype
-
-
-def _stochastic_rule(x: Node, word: Node, dtype: Format, bits: int) -> tuple[Shape, Format]:
-    if word.dtype is not UINT32:
-        raise dtype_error("round_stochastic", (word,), ("word",), frozenset((UINT32,)))
-    shape = broadcast(x.shape, word.shape)
-    if shape is None:
-        raise shapes_error("round_stochastic", (x, word), ("x", "word"))
-    return shape, _round_rule(x, dtype, "stochastic")[1]
-
-
-def _round_to(x: np.ndarray, dtype: Format, mode: str) -> np.ndarray:
-    return round_array(converted(np.asarray(x), FROM_NUMPY[x.dtype].computed.numpy), dtype, mode)
-
-
-def _round_stochastic(x: np.ndarray, word: np.ndarray, dtype: Format, bits: int) -> np.ndarray:
-    x, word = np.broadcast_arrays(x, word)
-    if bits < 32:
-        word = word & np.uint32((1 << 32) - (1 << 32 - bits)) | np.uint32(1 << 31 - bits)
-    return round_array(converted(x, FROM_NUMPY[x.dtype].computed.numpy), dtype, "stochastic", word)
-
-
-def _batch_stochastic(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> NodeAndAxis:
-    """Batch a stochastic rounding. Examples that would share their random words get words of their own.
-
-    They come from another key, and the base is multiplied, so that no two roundings use the same words.
-    """
-    x, word = inputs
-    if dims[1] is None and dims[0] is not None and word.op.name == "random_bits":
-        key, base = word.inputs
-        x = front(x, dims[0])
-        key = call.bitwise_xor(key, constant(_BATCH_KEY, UINT64))
-        base = call.multiply(base, constant(x.shape[0], UINT64))
-        inputs, dims = (x, call.random_bits(key, base, shape=(x.shape[0], *word.shape))), (0, 0)
-    return batch_elementwise("round_stochastic")(inputs, dims, **params)
-
-
-_BATCH_KEY = 0x9E3779B97F4A7C15
-
-
 def _bitcast_rule(x: Node, dtype: Format) -> tuple[Shape, Format]:
     if _dtype_of("bitcast", dtype).bytes != x.dtype.bytes:
         raise DTypeError(
@@ -205,17 +160,17 @@ def _nextafter(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     form = FROM_NUMPY[x.dtype]
     if form.bits < 8 * form.bytes or form.special in ("fnuz", "scale"):
         x, y = np.broadcast_arrays(x, y)
-        step = np.nextafter(x.astype(np.float32), y.astype(np.float32))
-        up = y.astype(np.float32) > x.astype(np.float32)
-        beyond = np.where(up, round_array(step, form, "up"), round_array(step, form, "down"))
-        return np.where(x == y, y, np.where(x != x, x, beyond))
+        wide_x, wide_y = convert_array(x, form.computed.numpy), convert_array(y, form.computed.numpy)
+        step = np.nextafter(wide_x, wide_y)
+        beyond = np.where(wide_y > wide_x, round_array(step, form, "up"), round_array(step, form, "down"))
+        return np.where(wide_x == wide_y, y, np.where(wide_x != wide_x, x, beyond))
     with np.errstate(all="ignore"):  # equal zeros return y, as in C; NumPy's float16 returns x
         return np.where(x == y, y, np.nextafter(x, y))
 
 
 def _cast(x: np.ndarray, dtype: Format) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return converted(np.asarray(x), dtype.numpy)
+        return convert_array(np.asarray(x), dtype.numpy)
 
 
 def _bitcast(x: np.ndarray, dtype: Format) -> np.ndarray:
@@ -236,14 +191,6 @@ register(Primitive(
 ))
 CAST = register(Primitive(
     "cast", "elementwise", _cast_rule, _cast, f.cast, d.cast, batch_elementwise("cast"), elementwise_cost(1), True, cheap=True,
-))
-register(Primitive(
-    "round_to", "elementwise", _round_rule, _round_to, f.round_to, d.round_to,
-    batch_elementwise("round_to"), elementwise_cost(20), True,
-))
-register(Primitive(
-    "round_stochastic", "elementwise", _stochastic_rule, _round_stochastic, f.round_stochastic, d.round_stochastic,
-    _batch_stochastic, elementwise_cost(20), True,
 ))
 register(Primitive(
     "bitcast", "elementwise", _bitcast_rule, _bitcast, f.bitcast,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, Format
+from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, UINT32, Format
 from weft.graph.primitives.kinds import SIGNED
 
 Formula = Callable[..., Any]
@@ -224,7 +224,12 @@ def round_stochastic(m: Any, x: Any, word: Any, dtype: Format, bits: int) -> Any
     if bits < 32:  # the first bits of the word; the middle of the numbers that the others would make
         word = getattr(m, "and")(word, m.const((1 << 32) - (1 << 32 - bits), word))
         word = getattr(m, "or")(word, m.const(1 << 31 - bits, word))
-    return m.make("round_stochastic", (_wide(m, x, dtype), word), dtype)
+    x = _wide(m, x, dtype)
+    if dtype in FLOATS:
+        return m.make("round_stochastic", (x, word), dtype)
+    low = m.floor(x)
+    part = m.cast(m.mul(m.sub(x, low), m.const(2.0**32, x)), UINT32)
+    return m.cast(m.add(low, m.cast(m.lt(word, part), x.dtype)), dtype)
 
 
 def bitcast(m: Any, x: Any, dtype: Format) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 from weft.dtypes.formats import INT64, Format
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, reshape
-from weft.graph.primitives.common import batch_in_front, traffic, zero_vjp
+from weft.graph.primitives.common import batch_in_front, compute_in_float32, traffic, zero_vjp
 from weft.graph.primitives.rules import Rule, check_axis
 from weft.graph.primitives.table import register
 
@@ -48,9 +48,9 @@ def _sort_cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "argsort", "host", _rule("argsort", INT64), _argsort, None, zero_vjp, batch_in_front("argsort"), _argsort_cost, True,
+    "argsort", "host", _rule("argsort", INT64), compute_in_float32(_argsort), None, zero_vjp, batch_in_front("argsort"),
+    _argsort_cost, True,
 ))
 register(Primitive(
-    "sort", "host", _rule("sort"), lambda x, axis: np.sort(x, axis=axis), None, _sort_vjp, batch_in_front("sort"), _sort_cost,
-    True,
+    "sort", "host", _rule("sort"), compute_in_float32(np.sort), None, _sort_vjp, batch_in_front("sort"), _sort_cost, True,
 ))

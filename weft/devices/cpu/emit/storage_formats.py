@@ -12,7 +12,7 @@ import numpy as np
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function
 from weft.devices.cpu.emit.types import cell_type, float_text, literal, llvm_type, memory_type, splat_text, wide
-from weft.dtypes.formats import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOATS, UINT8, UINT32, UINT64, Format
+from weft.dtypes.formats import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, UINT8, UINT32, UINT64, Format
 from weft.dtypes.rounding import decode, encode
 
 
@@ -41,7 +41,7 @@ def to_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
         bits = f.let(f"bitcast {wide('float', lanes)} {name} to {wide('i32', lanes)}")
         high = f.let(f"lshr {wide('i32', lanes)} {bits}, {splat_text('i32', '16', lanes)}")
         return f.let(f"trunc {wide('i32', lanes)} {high} to {wide('i16', lanes)}")
-    return encoded(f, name, dtype, lanes) if dtype.narrow else name
+    return encode_bits(f, name, dtype, lanes) if dtype.narrow else name
 
 
 def memory_literal(dtype: Format, fill: object) -> str:
@@ -124,6 +124,8 @@ def cast(o: Ops, x: str, source: Format, target: Format) -> str:
         if s == "float":
             x = o.convert("fpext", "float", x, "double")
             return round_to_storage(o, x, target) if target.narrow else x
+        if target.custom:
+            return round_with_mode(o, x, FLOAT64, target, "nearest")
         return _double_to_half(o, x, target) if target.narrow else o.convert("fptrunc", "double", x, "float")
     if target in FLOATS:
         out = o.convert("sitofp" if source.kind == "signed" else "uitofp", s, x, t)
@@ -252,19 +254,19 @@ class RegisterBits:
         return self.f.let(f"bitcast {self.type_} {x} to {self.float_}")
 
 
-def encoded(f: Function, x: str, form: Format, lanes: int | None, mode: str = "zero") -> str:
-    """Return the memory bits, as an integer, of a number that is already rounded to the format, or that ``mode`` rounds."""
+def encode_bits(f: Function, x: str, form: Format, lanes: int | None) -> str:
+    """Return the memory bits, as an integer, of a number that is already rounded to the format."""
     b = RegisterBits(f, form.computed, lanes)
-    return _resized(f, encode(b, b.bits(x), form, mode), b.form.bits, 8 * form.bytes, lanes)
+    return _resize(f, encode(b, b.bits(x), form, "zero"), b.form.bits, 8 * form.bytes, lanes)
 
 
 def decode_bits(f: Function, code: str, form: Format, lanes: int | None) -> str:
     """Return the number that bits in memory represent."""
     b = RegisterBits(f, form.computed, lanes)
-    return b.real(decode(b, _resized(f, code, 8 * form.bytes, b.form.bits, lanes), form))
+    return b.real(decode(b, _resize(f, code, 8 * form.bytes, b.form.bits, lanes), form))
 
 
-def _resized(f: Function, x: str, source: int, target: int, lanes: int | None) -> str:
+def _resize(f: Function, x: str, source: int, target: int, lanes: int | None) -> str:
     """Convert an unsigned integer of ``source`` bits to ``target`` bits."""
     if source == target:
         return x
@@ -274,12 +276,12 @@ def _resized(f: Function, x: str, source: int, target: int, lanes: int | None) -
 def round_with_mode(o: Ops, x: str, source: Format, form: Format, mode: str, word: str | None = None) -> str:
     """Round a float to a smaller one. word : for "stochastic", 32 random bits, an i32"""
     b = RegisterBits(o.f, source, o.lanes)
-    word = None if word is None else _resized(o.f, word, 32, source.bits, o.lanes)
+    word = None if word is None else _resize(o.f, word, 32, source.bits, o.lanes)
     code = encode(b, b.bits(x), form, mode, word)
     b = RegisterBits(o.f, form.computed, o.lanes)
-    out = b.real(decode(b, _resized(o.f, code, source.bits, b.form.bits, o.lanes), form))
+    out = b.real(decode(b, _resize(o.f, code, source.bits, b.form.bits, o.lanes), form))
     if form.narrow:
-        o.f.codes[out, form] = _resized(o.f, code, source.bits, 8 * form.bytes, o.lanes)
+        o.f.codes[out, form] = _resize(o.f, code, source.bits, 8 * form.bytes, o.lanes)
     return out
 
 

@@ -38,7 +38,7 @@ class Tallies:
 
     def __init__(self, module: Module, isa: ISA, kernel: Kernel, tallies: tuple[Reduction, ...], lanes: int) -> None:
         self.module, self.isa, self.kernel, self.tallies, self.lanes = module, isa, kernel, tallies, lanes
-        self.in_registers = [_narrowed(r) for r in tallies]
+        self.in_registers = [_narrow_counts(r) for r in tallies]
         self.values = list(each([r.value for r in tallies]))
         self.places = {}
         size = 0
@@ -142,7 +142,7 @@ class Tallies:
 def emit_tally_stores(
     f: Function, module: Module, isa: ISA, kernel: Kernel, stores: tuple[Store, ...], results: dict[int, str],
 ) -> None:
-    """Emit the last phase of a kernel: what it stores of its tallies."""
+    """Emit the last phase of a kernel, which stores what is computed from its tallies."""
     if _checks(kernel):
         return_if_fault(f, f.argument(record_slot(kernel)))
     values = list(each([v for s in stores for v in (s.value, *access_values(s.access))]))
@@ -155,7 +155,7 @@ def _checks(kernel: Kernel) -> bool:
     return any(v.op == "check" for phase in kernel.phases for v in walk(roots(phase.stages)))
 
 
-def _narrowed(r: Reduction) -> Reduction:
+def _narrow_counts(r: Reduction) -> Reduction:
     """Return a tally that adds up bools in 32 bits, if these hold its result; any other tally as it is."""
     counts = r.monoid == "sum" and r.value.op == "cast" and r.value.args[0].dtype is BOOL
     if not counts or r.accum.bytes < 8 or size_of(r.axes) >= 1 << 31:
