@@ -56,6 +56,6 @@ from weft.nn.pooling import (
     lp_pool2d as lp_pool2d, lp_pool3d as lp_pool3d, max_pool1d as max_pool1d, max_pool2d as max_pool2d,
     max_pool3d as max_pool3d, maxout as maxout,
 )
-from weft.nn.precision import fake_quantize as fake_quantize
+from weft.nn.quantize import fake_quantize as fake_quantize
 from weft.nn.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
 from weft.nn.reshape import Flatten as Flatten, Reshape as Reshape, flatten as flatten
