@@ -234,7 +234,7 @@ def test_sums(dtype: np.dtype, rng) -> None:
         kept = [d for d in range(x.ndim) if d not in axes]
         flat = x.transpose(*kept, *axes).reshape([shape[d] for d in kept] + [-1])
         if flat.shape[-1] > 1:
-            same(reduce_last(flat, "sum", dtype, shape_reduction_order(shape, axes)), want)  # what it means
+            same(reduce_last(flat, "sum", dtype, shape_reduction_order(shape, axes)), want)  # the order's definition
 
 
 def test_sums_along_strides(rng) -> None:

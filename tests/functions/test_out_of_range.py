@@ -382,5 +382,5 @@ def test_a_refused_warm_call_lets_go_of_its_table() -> None:
     before = sys.getrefcount(f._native_table)
     for _ in range(10):
         refused(9, 0, 5, lambda: f(x, wrong).numpy())
-    after = sys.getrefcount(f._native_table)  # not in the assertion, which holds what it looks at
+    after = sys.getrefcount(f._native_table)  # before the assertion: pytest keeps references to its operands
     assert f._native_table is not None and after == before

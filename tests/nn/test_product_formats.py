@@ -62,7 +62,7 @@ def test_linear(jitted: bool) -> None:
 
 
 def test_other_products() -> None:
-    """Layers in the precision compute what they compute from rounded operands, and from a rounded gradient."""
+    """The results in a precision are those of a plain layer with operands and gradients rounded by hand."""
     seed = int(np.random.default_rng().integers(10**6))
     print("seed", seed)
     formats = {"weights": "float8_e4m3fn", "activations": "float8_e5m2", "gradients": "float6_e3m2fn"}

@@ -270,7 +270,8 @@ def iterate_topmost(values: Iterable[Value], wanted: Callable[[Value], bool]) ->
 
 
 def walk(values: list[Value], known: Container[int] = ()) -> list[Value]:
-    """Return all values below ``values``, operands first, each once, without those whose ids are ``known`` and what is below."""
+    """Return ``values`` and all their operands, each once and after its own operands. Values whose ids are ``known`` are left
+    out, with their operands."""
     seen: set[int] = set()
     order: list[Value] = []
     stack: list[Value | None] = list(reversed(values))  # a None on top of a value marks that its operands have been pushed

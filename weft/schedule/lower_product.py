@@ -21,7 +21,7 @@ from weft.schedule.group_structure import Structure, reduces
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
-    """Return a phase for each part of the group's product, and one for what is stored of its tallies."""
+    """Return a phase for each part of the group's product. If the group has tallies, a last phase stores their results."""
     node = st.product
     assert node is not None
     parts = _dot(x, node) if node.op.kind == "product" else _conv(x, node)

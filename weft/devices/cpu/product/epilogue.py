@@ -42,7 +42,7 @@ class Epilogue:
         self.narrow = next((v.dtype for v in self.values if v.op == "acc" and v.dtype.narrow), None)
 
     def run_units(self, units: int, chunks: int, worker_scratch: int) -> Generated:
-        """Emit the entry of the kernel, see ``chunks.run_units``, and what it stores of tallies. Return the generated kernel."""
+        """Emit the entry of the kernel (``chunks.run_units``), which also stores the tallies. Return the generated kernel."""
         shared = chunks * self.tallies.size
         wrap = partial(self.tallies.wrap, base=0) if self.tallies else str
         f = run_units(self.module, self.kernel, units, chunks, worker_scratch, shared, wrap)
