@@ -296,7 +296,7 @@ def decode_through_half(f: Function, code: str, form: Format, lanes: int) -> str
     """Return what ``decode_bits`` returns, for formats of ``goes_through_half``.
 
     The code is moved to the place of a half's exponent and first digits; a multiplication, which is exact, sets the bias right.
-    A fourth of the instructions where the conversion of halves is one.
+    These are five instructions where the conversion of halves is one.
     """
     words, halves = wide("i16", lanes), wide("half", lanes)
 
