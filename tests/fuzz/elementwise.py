@@ -7,7 +7,9 @@ import numpy as np
 import weft as wf
 from tests.fuzz.grow import FLOATS, INTEGERS, Growth, dtype_other
 from tests.oracle import takes_floats
+from weft.dtypes import rounding
 from weft.dtypes.api import is_float
+from weft.dtypes.formats import FLOATS as FORMATS
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.common import zero_vjp
 
@@ -42,6 +44,7 @@ BINARY = {
 SMOOTH_TWO = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "hypot", "atan2", "logaddexp", "pow")
 COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
+SMALL = tuple(sorted(f.name for f in FORMATS if f.name not in FLOATS))
 
 
 def unary(g: Growth) -> str:
@@ -127,13 +130,27 @@ def kind(g: Growth) -> str:
 def cast(g: Growth) -> str:
     x = g.any()
     if is_float(g.values[x].dtype) and g.r.random() < 0.6:
-        return f"{x}.astype('{g.r.choice([d for d in FLOATS if d != g.values[x].dtype.name])}')"
+        forms = FLOATS if g.r.random() < 0.7 else SMALL
+        return f"{x}.astype('{g.r.choice([d for d in forms if d != g.values[x].dtype.name])}')"
     to = dtype_other(g.r, g.values[x].dtype.name)
     if is_float(g.values[x].dtype) and to in INTEGERS:  # C leaves open what numbers beyond the range become
         return f"wf.astype(wf.clip(wf.nan_to_num({x}) * 3, {0 if to.startswith('u') else -100}, 100), '{to}')"
     if to.startswith("u") or g.r.random() < 0.5:
         return f"wf.astype(wf.abs({x}) * 3, '{to}')" if g.values[x].dtype != bool else f"wf.astype({x}, '{to}')"
     return f"{x}.astype('{to}')"
+
+
+def rounded(g: Growth) -> str:
+    """Numbers rounded to another format in every way."""
+    x, r = g.float(), g.r
+    form = r.choice([d for d in (*FLOATS, *SMALL) if d not in (g.values[x].dtype.name, "float64")])
+    mode, saturate = r.choice((*rounding.MODES, "stochastic", "stochastic")), r.choice((None, True))
+    way = f"'{form}', rounding={mode!r}, saturate={saturate}"
+    if mode != "stochastic" and r.random() < 0.4:
+        return f"wf.nn.fake_quantize({x}, {way}{r.choice(('', ', scale=0.25'))})"
+    key = f", key=wf.random.key({r.randrange(9)})" if mode == "stochastic" else ""
+    back = f".astype('{g.dtype}')" if r.random() < 0.7 else ""
+    return f"{x}.astype({way}{key}){back}"
 
 
 def back(g: Growth) -> str:
@@ -239,7 +256,7 @@ def made(g: Growth) -> str:
 
 PLAIN = [
     (6.0, unary), (5.0, binary), (4.0, operator), (3.0, number), (2.0, compare), (2.5, choose), (2.5, integer), (2.0, truth),
-    (0.6, kind), (2.0, cast), (2.5, back), (0.3, close), (0.8, made),
+    (0.6, kind), (2.0, cast), (1.5, rounded), (2.5, back), (0.3, close), (0.8, made),
 ]
 REDUCE = [
     (4.0, reduction), (4.0, centred), (2.5, truth_reduction), (1.5, place), (1.5, integer_reduction), (1.5, running),

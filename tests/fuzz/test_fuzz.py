@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pytest
 
 import weft as wf
 from tests.fuzz import paths, tour
+from tests.fuzz.elementwise import SMALL
 from tests.fuzz.families import FAMILIES, grown
+from tests.fuzz.grow import FLOATS
 from tests.fuzz.program import Program, parse, parse_many
 from tests.fuzz.runner import Outcome, Runner
 from weft.graph.primitives import TABLE
@@ -61,6 +64,12 @@ def public(runner: Runner) -> Iterator[Outcome]:
             yield outcome
 
 
+def formats(runner: Runner) -> Iterator[Outcome]:
+    """A program for each float format."""
+    for form in (*FLOATS, *SMALL):
+        yield runner.seed(next(k for k in itertools.count() if f"'{form}'" in str(grown(k, "expression"))), "expression")
+
+
 def matrix() -> list[tuple[str, str, str]]:
     """Cases of the matrix: with each dtype, and with each monoid, but only a part of the pairs."""
     names = list(paths.REDUCTIONS)
@@ -80,7 +89,7 @@ def seeds(family: str, count: int) -> Callable[[Runner], Iterator[Outcome]]:
 
 
 SETS: dict[str, Callable[[Runner], Iterator[Outcome]]] = {
-    "found once": found, "public functions": public, "ways of writing code": ways,
+    "found once": found, "public functions": public, "formats": formats, "ways of writing code": ways,
     **{family: seeds(family, count) for family, count in COUNTS.items()},
 }
 
