@@ -11,10 +11,11 @@ from weft.dtypes.formats import FLOAT32
 
 @pytest.mark.parametrize("shape", [(1000,), (3,), (3, 7), (5, 8), (6, 12), (2, 3, 20), (70000,), (9, 4), (40, 66)])
 @pytest.mark.parametrize("use", ["plain", "turned", "summed", "every second"])
-def test_words(rng, shape, use):
+@pytest.mark.parametrize("halves", [{}, {"bits": 16}])
+def test_words(rng, shape, use, halves):
     key, base = (np.asarray(rng.integers(0, 2**63, dtype=np.uint64) * 2 + 1) for _ in range(2))
     inputs = [leaf(key), leaf(base)]
-    bits = bind(TABLE["random_bits"], *inputs, shape=shape)
+    bits = bind(TABLE["random_bits"], *inputs, shape=shape, **halves)
     values = bind(TABLE["cast"], bits, dtype=FLOAT32)
     if use == "turned":
         values = bind(TABLE["permute"], values, axes=tuple(reversed(range(len(shape)))))

@@ -16,7 +16,7 @@ from weft.devices.faults import IndexFault
 from weft.dtypes.formats import BOOL, FLOATS, INTEGERS
 from weft.dtypes.rounding import convert_array, round_array
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.philox import word
+from weft.graph.primitives.philox import half_word, word
 from weft.kernel.ir import (
     MACHINE_OPERATIONS,
     Access,
@@ -387,7 +387,7 @@ class _Grid:
             return round_array(x, v.dtype, v.op.removeprefix("round_"), *words)
         if v.op == "bitcast":
             return np.array(args[0], order="C").view(v.dtype.numpy)
-        if len({a.dtype for a in v.args[v.op == "select":]}) > 1 and v.op != "philox":
+        if len({a.dtype for a in v.args[v.op == "select":]}) > 1 and not v.op.startswith("philox"):
             raise TypeError(f"{v.op} of {[str(a.dtype) for a in v.args]}")
         return np.asarray(self.run.operations[v.op](*args)).astype(v.dtype.numpy)
 
@@ -418,7 +418,7 @@ NUMPY: dict[str, Callable[..., Array]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
     "shl": _shift(np.left_shift, True), "shr": _shift(np.right_shift, False),
-    "select": np.where, "fma": _fma, "philox": word,
+    "select": np.where, "fma": _fma, "philox": word, "philox_half": half_word,
 }
 
 

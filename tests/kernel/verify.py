@@ -246,7 +246,7 @@ class _Check:
         if len(v.args) != MACHINE_OPERATIONS[v.op].arity:
             self.fail(f"{v.op} with {len(v.args)} arguments")
         args = v.args[1:] if v.op == "select" else v.args
-        if v.op == "philox":
+        if v.op.startswith("philox"):
             return
         if v.op.startswith("round_"):
             if args[0].dtype not in (FLOAT32, FLOAT64) or v.dtype not in FLOATS or any(a.dtype is not UINT32 for a in args[1:]):

@@ -77,8 +77,8 @@ class Machine:
     def bitcast(self, x: Value, dtype: Format) -> Value:
         return x if x.dtype == dtype else self._make("bitcast", (x,), dtype)
 
-    def philox(self, key: Value, base: Value, element: Value) -> Value:
-        return self._make("philox", (key, base, element), UINT32)
+    def philox(self, key: Value, base: Value, element: Value, bits: int = 32) -> Value:
+        return self._make("philox" if bits == 32 else "philox_half", (key, base, element), UINT32)
 
     def index(self, affine: Affine) -> Value:
         if not affine.terms and not affine.gather:

@@ -202,6 +202,7 @@ MACHINE_OPERATIONS: dict[str, MachineOperation] = {
     **_all(3, 0.05, "fma"),  # a * b + c, one rounding; only if a primitive requests it
     # (key uint64, base uint64, element index uint64) -> uint32: word i & 3 of Philox4x32-10(key, base + (i >> 2))
     **_all(3, 2.0, "philox"),
+    **_all(3, 1.0, "philox_half"),  # 16 of these bits, above 16 zeros: see graph/primitives/philox.py
 }
 
 

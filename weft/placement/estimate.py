@@ -137,7 +137,7 @@ class _Counter:
                 continue
             elif _divides_by_constant(v):
                 self.vectors += times * DIVIDED_NS * _width(v)
-            elif operation.ns >= CALL_NS and v.op != "philox" or (v.op == "erf" and v.dtype.bytes > 4):
+            elif operation.ns >= CALL_NS and v.op not in ("philox", "philox_half") or (v.op == "erf" and v.dtype.bytes > 4):
                 self.calls += times * max(operation.ns, ir.LIBRARY_NS if v.op == "erf" else 0.0)
                 self.called += times
             else:

@@ -20,6 +20,9 @@ def random_bits(rng: np.random.Generator) -> Iterable[Sample]:
     yield make((7, 13), "prime", 5)
     yield make((3, 1, 5), "usual", 2**32 - 2)
     yield make((4, 8), "special", 2**64 - 3)
+    for shape in ((0, 3), (1, 1), (7, 13), (3, 1, 5), (4, 8), (2, 80)):
+        sample = make(shape, "usual", 2**64 - 3)
+        yield Sample(sample.arrays, {"shape": shape, "bits": 16}, "usual")
 
 
 def random_errors() -> Iterable[ErrorSample]:

@@ -73,7 +73,7 @@ class _Program:
         if self.form.narrow and widest > 64:  # an instruction of tensor cores of compute capability 9.0 has 64 rows
             self.wide = min(self.wide, 64 if c.softmax is not None else 32)
             self.high = min(max(power_of_two(self.divided_axis.extent), MIN_SIDE), 64)
-            has_random = any(v.op == "philox" for v in each([o.value for o in outer]))
+            has_random = any(v.op.startswith("philox") for v in each([o.value for o in outer]))
             if not (by_columns or has_random) and pieces(self.divided_axis.extent, 128) * size_of(self.batch) >= MIN_PROGRAMS:
                 self.high = 128  # loops over rows, two sums and random numbers would spill on cards of 8.0
         if not self.form.narrow and widest > 64 and by_columns:

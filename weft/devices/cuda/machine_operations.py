@@ -34,6 +34,9 @@ def operation(v: Value, t: list[str]) -> str:
         return _bitcast(t[0], form, v.dtype)
     if op == "philox":
         return f"philox({', '.join(t)})"
+    if op == "philox_half":
+        words = f"philox({t[0]}, {t[1]}, ({t[2]} >> 5 << 4) | ({t[2]} & 15))"
+        return f"(({words} << (16 - ({t[2]} & 16)).to(tl.uint32)) & 4294901760)"
     if form is BOOL:
         return _bool(op, t)
     if op in _INFIX:

@@ -34,7 +34,7 @@ def round_cast(value: Node, form: Format, rounding: str | None, saturate: bool |
     if rounding in (None, "nearest") or holds(form, value.dtype):
         return cast(x, form)  # clamped
     if rounding == "stochastic":
-        return op("round_stochastic", x, open_words(key, "astype").take(x.shape), dtype=form, bits=bits)
+        return op("round_stochastic", x, _words(x, bits, key), dtype=form, bits=bits)
     return op("round_to", x, dtype=form, mode=MODES[rounding])
 
 
@@ -67,10 +67,15 @@ def _to_integer(value: Node, x: Node, form: Format, rounding: str, saturate: boo
     return op("where", op("greater", x, number(most, x.dtype)), constant(form.greatest, form), result) if saturate else result
 
 
+def _words(x: Node, bits: int, key: Any) -> Node:
+    """Return random words for each element of ``x``, of which ``bits`` bits are used."""
+    return open_words(key, "astype").take(x.shape, 32 if bits > 16 else 16)
+
+
 def _to_whole(x: Node, form: Format, rounding: str, bits: int, key: Any) -> Node:
     """Round float32 or float64 numbers to an integer format."""
     if rounding == "stochastic":
-        return op("round_stochastic", x, open_words(key, "astype").take(x.shape), dtype=form, bits=bits)
+        return op("round_stochastic", x, _words(x, bits, key), dtype=form, bits=bits)
     size = op("abs", x)
     if rounding == "away from zero":
         return cast(op("copysign", op("ceil", size), x), form)

@@ -27,6 +27,7 @@ from weft.eager import policy
 from weft.eager.peek import leaf, peek
 from weft.errors import DTypeError, name_called_function
 from weft.functions.support.arguments import Node, Shape, cast, node, number, op, shape_tuple
+from weft.graph.primitives.random import count_blocks
 from weft.process.docstrings import complete_module
 from weft.runtime.cell import WRITE_LOCK, inside_trace
 from weft.runtime.context import CONTEXT
@@ -336,25 +337,25 @@ class Words:
     def __init__(self, key: Node, base: Node, state: Stream | None) -> None:
         self.key, self.base, self.state = key, base, state
 
-    def take(self, shape: Shape) -> Node:
-        """Return the next random words as a node of the given shape."""
-        return op("random_bits", *self.places(math.prod(shape)), shape=shape)
+    def take(self, shape: Shape, bits: int = 32) -> Node:
+        """Return the next random words as a node of the given shape. bits 16: half a word each, see ``random_bits``"""
+        return op("random_bits", *self.places(math.prod(shape), bits), shape=shape, **({} if bits == 32 else {"bits": bits}))
 
-    def places(self, count: int) -> tuple[Node, Node]:
+    def places(self, count: int, bits: int = 32) -> tuple[Node, Node]:
         """Reserve ``count`` words; return their key and base, for operations that generate the words themselves."""
-        blocks = (count + 3) // 4
+        blocks = count_blocks(count, bits)
         if self.state is None or CONTEXT.trace is not None:  # keys, and traces: ``base`` moves as a node
-            bits = self.key, self.base
+            source = self.key, self.base
             if blocks:
                 self.base = op("add", self.base, number(blocks, UINT64))
                 if self.state is not None:
                     self.state.base._set(self.base)
-            return bits
+            return source
         with WRITE_LOCK:  # no other thread may take the same words
-            bits = self.key, self.state.base.node
+            source = self.key, self.state.base.node
             if blocks:
                 self.state.move(blocks)
-        return bits
+        return source
 
 
 def open_words(key: Any, function: str) -> Words:

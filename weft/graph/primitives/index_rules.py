@@ -153,7 +153,7 @@ def random_bits(reader: Reader, node: Node, index: Index, guards: Guards) -> Val
     flat = ix.ZERO
     for i, n in zip(index, node.shape, strict=True):
         flat = flat.times(n).plus(i)
-    return reader.m.philox(key, base, reader.m.cast(reader.m.index(flat), UINT64))
+    return reader.m.philox(key, base, reader.m.cast(reader.m.index(flat), UINT64), node.params.get("bits", 32))
 
 
 def reshape_along(node: Node) -> AxisMaps | None:

@@ -42,3 +42,13 @@ def word(key: np.ndarray, base: np.ndarray, element: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         words = philox(_ARRAYS, base + (element >> np.uint64(2)), key)
     return np.choose((element & np.uint64(3)).astype(np.int64), np.broadcast_arrays(*words)).astype(np.uint32)
+
+
+def half_word(key: np.ndarray, base: np.ndarray, element: np.ndarray) -> np.ndarray:
+    """Return 16 random bits, in the upper half of a uint32: 32 elements share 16 words.
+
+    Elements 0 to 15 of them take the lower halves, the others the upper halves, so that two vectors share the words of one.
+    """
+    element = np.asarray(element, np.uint64)
+    words = word(key, base, element >> np.uint64(5) << np.uint64(4) | element & np.uint64(15))
+    return np.where(element & np.uint64(16), words & np.uint32(0xFFFF0000), words << np.uint32(16))

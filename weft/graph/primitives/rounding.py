@@ -65,7 +65,7 @@ def _batch_stochastic(inputs: Sequence[Node], dims: Sequence[int | None], **para
         x = front(x, dims[0])
         key = call.bitwise_xor(key, constant(_BATCH_KEY, UINT64))
         base = call.multiply(base, constant(x.shape[0], UINT64))
-        inputs, dims = (x, call.random_bits(key, base, shape=(x.shape[0], *word.shape))), (0, 0)
+        inputs, dims = (x, call.random_bits(key, base, **{**word.params, "shape": (x.shape[0], *word.shape)})), (0, 0)
     return batch_elementwise("round_stochastic")(inputs, dims, **params)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import gcd
 from typing import Any
 
 from weft.devices.cpu.emit.affine import emit_affine, emit_index_value
@@ -11,7 +13,7 @@ from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.load import emit_load
 from weft.devices.cpu.emit.machine_operations import emit_machine_operation
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.philox import consecutive_words
+from weft.devices.cpu.emit.philox import consecutive_words, upper_half
 from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.store import emit_store_access
 from weft.devices.cpu.emit.text import Function, Module
@@ -73,7 +75,7 @@ class ValueEmitter(Emitter):
             return emit_load(self, v.attr, v.dtype, vector)
         if v.op == "check":
             return emit_check(self, v, vector)
-        if v.op == "philox" and vector:
+        if v.op in ("philox", "philox_half") and vector:
             words = self.emit_random_words(v)
             if words is not None:
                 return words
@@ -82,15 +84,16 @@ class ValueEmitter(Emitter):
     def emit_random_words(self, v: Value) -> str | None:
         """Emit the random words of neighbouring elements, computing each block of four words once.
 
-        Return None if the elements do not begin at a multiple of four or are not consecutive.
+        Return None if the elements do not begin at a multiple of four (for halves of words, of the lanes) or are not consecutive.
         """
         env = self.env
         key, base, element = v.args
         while element.op == "cast":
             element = element.args[0]
-        if element.op != "index" or element.attr.gather or env.lanes % 4 or not env.starts_at_fours or env.minor is not None:
+        unit = 4 if v.op == "philox" else max(env.lanes, 4)
+        if element.op != "index" or element.attr.gather or env.lanes % 4 or 16 % unit or env.minor is not None:
             return None
-        const = element.attr.const
+        const, alignment = element.attr.const, env.alignment or env.lanes  # of the first element, without the constant
         for a, c in element.attr.terms:
             const += c * env.offsets.get(a, 0)
             text = env.axes[a]
@@ -98,12 +101,26 @@ class ValueEmitter(Emitter):
                 return None
             if not text.startswith("%"):
                 const += c * int(text)
-            elif a != env.vector and c % 4:
-                return None
-        operands = [self.value(x) for x in (key, base)]
-        if const % 4 or any(is_vector for _, is_vector in operands):
+            elif a != env.vector:
+                alignment = gcd(alignment, c)
+        if const % unit or alignment % unit:
             return None
-        first = emit_affine(self, element.attr, vector=False)
-        ops = Ops(self.f, self.m, self.isa, None)
-        counter = ops.op("add", "i64", operands[1][0], ops.op("lshr", "i64", first, "2"))
-        return consecutive_words(Ops(self.f, self.m, self.isa, env.lanes), operands[0][0], counter)
+        operands = [self.value(x) for x in (key, base)]
+        if any(is_vector for _, is_vector in operands):
+            return None
+        at = element.attr
+        if v.op == "philox_half" and alignment % 32 == 0:  # both vectors of 32 elements emit the words of the first one
+            at = replace(at, const=at.const - (const & 16))
+        first = emit_affine(self, at, vector=False)
+        ops, lanes = (Ops(self.f, self.m, self.isa, n) for n in (None, env.lanes))
+        block = ops.op("lshr", "i64", first, "2")
+        if v.op == "philox_half":
+            group = ops.op("shl", "i64", ops.op("lshr", "i64", first, "5"), "2")
+            block = ops.op("or", "i64", group, ops.op("and", "i64", block, "3"))
+        words = consecutive_words(lanes, operands[0][0], ops.op("add", "i64", operands[1][0], block))
+        if v.op == "philox":
+            return words
+        if alignment % 32 == 0:
+            return upper_half(lanes, words, lanes.c("i32", const & 16))
+        sixteen = ops.convert("trunc", "i64", ops.op("and", "i64", first, "16"), "i32")
+        return upper_half(lanes, words, lanes.splat(sixteen, "i32"))

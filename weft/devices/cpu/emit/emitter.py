@@ -47,8 +47,7 @@ class Env:
     this axis (whose entry in axes is "0").
     transposed_axis: an axis whose next ``lanes`` iterations are Envs of their own, distinguished by its offset. A load along it
     reads a square of memory in rows, which are transposed in registers.
-    starts_at_lanes: the vector axis starts at multiples of the lanes, offsets and constants aside; starts_at_fours: at multiples
-    of four.
+    alignment: the vector axis starts at multiples of it, offsets and constants aside. 0: of the lanes.
     streamed: None, or a set to which a store that bypasses the caches adds True (the function then ends with a fence).
     pairs: (buffer, terms, constant) -> constant of the first of two neighbouring loads at stride 2.
     record: pointer of the fault record, "" if nothing is checked.
@@ -74,9 +73,12 @@ class Env:
     pairs: dict[tuple, int] = field(default_factory=dict)
     streamed: set | None = None
     transposed_axis: int | None = None
-    starts_at_lanes: bool = True
-    starts_at_fours: bool = True
+    alignment: int = 0
     record: str = ""
+
+    def starts_at(self, multiple: int) -> bool:
+        """Return whether the vector axis starts at multiples of a number."""
+        return (self.alignment or self.lanes) % multiple == 0
 
     @property
     def width(self) -> int | None:

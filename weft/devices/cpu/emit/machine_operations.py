@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from weft.devices.cpu.emit.math import function, libm
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.philox import random_word
+from weft.devices.cpu.emit.philox import random_half_word, random_word
 from weft.devices.cpu.emit.storage_formats import bitcast, cast, round_to_storage, round_with_mode
 from weft.devices.cpu.emit.types import llvm_type
 from weft.dtypes.formats import FLOATS, Format
@@ -42,6 +42,8 @@ def emit_machine_operation(o: Ops, v: Value, args: list[str]) -> str:
         return bitcast(o, args[0], v.args[0].dtype, v.dtype)
     if op == "philox":
         return random_word(o, *args)
+    if op == "philox_half":
+        return random_half_word(o, *args)
     dtype = v.args[0].dtype
     if op in _COMPARE:
         word = _COMPARE[op][0 if dtype in FLOATS else 1 if dtype.kind == "signed" else 2]

@@ -18,6 +18,19 @@ def random_word(o: Ops, key: str, base: str, element: str) -> str:
     return select_word(o, philox(_register_arithmetic(o), counter, key), o.op("and", "i64", element, o.c("i64", 3)))
 
 
+def random_half_word(o: Ops, key: str, base: str, element: str) -> str:
+    """Emit half a word for an element, in the upper bits: see ``half_word`` of ``graph/primitives/philox.py``."""
+    high = o.op("shl", "i64", o.op("lshr", "i64", element, o.c("i64", 5)), o.c("i64", 4))
+    words = random_word(o, key, base, o.op("or", "i64", high, o.op("and", "i64", element, o.c("i64", 15))))
+    return upper_half(o, words, o.convert("trunc", "i64", o.op("and", "i64", element, o.c("i64", 16)), "i32"))
+
+
+def upper_half(o: Ops, words: str, sixteen: str) -> str:
+    """Emit the upper half of words where ``sixteen`` is 16, and the lower half, moved up, where it is 0."""
+    moved = o.op("shl", "i32", words, o.op("sub", "i32", o.c("i32", 16), sixteen))
+    return o.op("and", "i32", moved, o.c("i32", 0xFFFF0000))
+
+
 def select_word(o: Ops, words: list[str], which: str) -> str:
     """Emit words[which], lane by lane; a word is the low half of an i64."""
     odd = o.cmp("ne", "i64", o.op("and", "i64", which, o.c("i64", 1)), o.c("i64", 0))

@@ -104,7 +104,7 @@ def _bypasses_caches(e: Emitter, access: Access, affine: Affine, width: int) -> 
     """Return whether a full vector bypasses the caches: it is aligned, and the result is large enough to evict the inputs."""
     buffer, env = access.buffer, e.env
     size = buffer.dtype.bytes
-    if env.streamed is None or env.transposed_axis is not None or not env.starts_at_lanes or affine.gather:
+    if env.streamed is None or env.transposed_axis is not None or not env.starts_at(env.lanes) or affine.gather:
         return False
     if buffer.scope != "arg" or not 16 <= width <= 64:
         return False

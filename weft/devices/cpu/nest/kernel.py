@@ -248,7 +248,10 @@ def _emit_piece(n: Nest, plan: NestPlan, axis: Axis, which: str) -> None:
     if -(-axis.extent // plan.piece) * plan.piece > main:  # the last piece ends early
         hi = f.minimum(hi, main)
     with n.loop(lo, hi, step, axis.id):
-        _emit_fresh(n, [n.env(axis.id, plan.lanes, None, u * plan.lanes) for u in range(plan.unroll)])
+        envs = [n.env(axis.id, plan.lanes, None, u * plan.lanes) for u in range(plan.unroll)]
+        for env in envs:
+            env.alignment = math.gcd(step, plan.piece)
+        _emit_fresh(n, envs)
     if axis.extent > main:
         last = (axis.extent - 1) // plan.piece
         with n.when(f.let(f"icmp eq i64 {which}, {last}")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import gcd
 
 from weft.devices.cpu.emit.affine import first_mask
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, emit_value
@@ -223,7 +224,9 @@ def vectors(
     def env(mask: str | None, shift: int) -> Env:
         if minor is not None:
             n.base.level_of[minor.id] = len(n.levels) - 1
-        return n.env(axis.id, lanes * span, mask, shift, minor=minor)
+        made = n.env(axis.id, lanes * span, mask, shift, minor=minor)
+        made.alignment = gcd(step, start) if minor is None else 0
+        return made
 
     main = start + (end - start) // step * step
     if again and unroll == 1 and start + step < main < end and minor is None:  # one body: the last vector starts earlier
@@ -231,7 +234,7 @@ def vectors(
             n.base.axes[axis.id] = n.f.minimum(k, end - lanes)
             n.base.level_of[axis.id] = len(n.levels) - 1
             last = env(None, 0)
-            last.starts_at_lanes, last.starts_at_fours = False, end % 4 == lanes % 4
+            last.alignment = gcd(step, end - lanes)
             yield [last]
         return
     if main > start:
@@ -275,7 +278,7 @@ def estimate_ns(values: list[Value]) -> float:
     return sum(operation_ns(v.op) * (1 if v.dtype.bytes <= 4 else 2) for v in walk(values)) + 0.1
 
 
-LONG = VECTOR_FUNCTIONS | {"philox"}
+LONG = VECTOR_FUNCTIONS | {"philox", "philox_half"}
 
 
 def instructions(values: list[Value], axis: int | None) -> int:

@@ -200,7 +200,7 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> States:
                         at = vo.op("add", "i64", vo.splat(position, "i64"), ramp)
                         mask = vo.cmp("ult", "i64", at, vo.c("i64", axis.extent))
                     envs.append(n.env(axis.id, lanes, mask, u * lanes))
-                    envs[-1].starts_at_lanes = envs[-1].starts_at_fours = even
+                    envs[-1].alignment = 0 if even else 1
                 acc.step(envs, k)
 
             if even:
