@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
+from weft.dtypes.formats import FLOAT32 as FLOAT32_FORMAT
+from weft.dtypes.formats import FLOATS, Format
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import can_compute
 from weft.errors import DTypeError, ShapeError, TraceError, short
 from weft.functions.creation.fill import full, zeros
 from weft.functions.elementwise.ufuncs import expm1
+from weft.functions.random.rounding import check_rounding
 from weft.graph.node import Node, Shape
 from weft.optim import array_writes
 from weft.optim.array_writes import Writes, write_together
@@ -57,13 +60,17 @@ class Optimizer:
         but schedule and clipping. If several patterns match, later ones win. ``{"lr": 0}`` freezes parameters and their
         state; ``{"sparse": True}`` updates them as those of ``wf.nn.Embedding(..., sparse=True)``. (If the optimizer's own
         ``lr`` is 0, parameters stay unchanged, but their state is updated.)
+    parameter_dtype : float dtype, new parameters are rounded to its numbers. By default their own dtype
+    state_dtype : float dtype in which the state is stored. By default float32, or float64 for parameters of float64
+    rounding : how both are rounded, a mode of ``astype``. By default "nearest"
+        "stochastic" keeps updates that are small beside their parameters, right on average. Steps are computed in float32.
 
     Raises
     ------
     ValueError
         An option is out of range, or a group has an option that the class does not have.
     DTypeError
-        A learning rate, weight decay or limit is not a number.
+        A learning rate, weight decay or limit is not a number; a dtype is not that of floats.
 
     Notes
     -----
@@ -96,10 +103,12 @@ class Optimizer:
     def __init__(
         self, lr: float, *, weight_decay: float = 0.0, schedule: Callable[[Array], Any] | None = None,
         clip_value: float | None = None, clip_norm: float | None = None, groups: Mapping[str, Mapping[str, Any]] | None = None,
+        parameter_dtype: Any = None, state_dtype: Any = None, rounding: str | None = None,
     ) -> None:
         self._need_numbers(lr=lr, **{n: v for n, v in (("clip_value", clip_value), ("clip_norm", clip_norm)) if v is not None})
         self.lr, self.weight_decay, self.schedule = lr, weight_decay, schedule
         self.clip_value, self.clip_norm = clip_value, clip_norm
+        self.parameter_dtype, self.state_dtype, self.rounding = parameter_dtype, state_dtype, rounding
         self.sparse = False
         self.groups = Groups()
         self.state: dict[str, dict[str, Array]] = {}
@@ -292,6 +301,9 @@ class Optimizer:
         self._need_numbers(lr=self.lr, weight_decay=self.weight_decay)
         self._need(self.lr >= 0, "lr must not be negative, not {}", self.lr)
         self._need(self.weight_decay >= 0, "weight_decay must not be negative, not {}", self.weight_decay)
+        for name in ("parameter_dtype", "state_dtype"):
+            form = _float_format(f"{type(self).__name__}: {name}", getattr(self, name))
+            check_rounding(type(self).__name__, form, self.rounding, None)
         self.check()
 
     def _member(self, key: tuple[str, ...]) -> Optimizer:
@@ -338,6 +350,11 @@ class Optimizer:
     def _is_frozen(self, key: tuple[str, ...]) -> bool:
         """Return whether the group's learning rate is 0, which leaves parameters and state unchanged."""
         return self._has_own_rate(key) and not self._member(key).lr
+
+    def _start(self, slot: str, p: Array) -> Array:
+        """Return the initial content of a slot in the dtype in which the state is stored."""
+        content = self.start(slot, p)
+        return content if self.state_dtype is None else content.astype(self.state_dtype)
 
     def _needs_state(self, name: str) -> bool:
         """Return whether a parameter needs state that does not exist yet."""
@@ -388,7 +405,7 @@ class Optimizer:
                 continue
             for slot in member.slots:
                 if slot not in slots:
-                    slots[slot] = member.start(slot, p)
+                    slots[slot] = member._start(slot, p)
             for number, first in member.shared_start.items():
                 if number not in member.shared:
                     member.shared[number] = full((), first, dtype=FLOAT64 if p.dtype == FLOAT64 else FLOAT32)
@@ -399,7 +416,7 @@ class Optimizer:
             for name, p in parameters.items():
                 for slot, content in self.state[name].items():
                     if not can_compute(content._node):
-                        self.state[name][slot] = self._member(self._keys[name]).start(slot, p)
+                        self.state[name][slot] = self._member(self._keys[name])._start(slot, p)
 
     def _schedule_factor(self, count: Array) -> Any:
         """Return the schedule's factor for a step."""
@@ -428,7 +445,10 @@ class Optimizer:
         def rule(value: Array, g: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
             if self.weight_decay:
                 value, g = self._decay(value, g, rate)
-            return self.rule(value, g, {**state, **numbers}, rate, t)
+            state = {slot: x if x.dtype == dtype else x.astype(dtype) for slot, x in state.items()}
+            new_value, new_state = self.rule(value, g, {**state, **numbers}, rate, t)
+            new_value = self._round(new_value, self.parameter_dtype or p.dtype)
+            return new_value, {slot: self._round(x, self.state_dtype or dtype) for slot, x in new_state.items()}
 
         if rows is not None:
             return array_writes.update_rows(p, g, rows, state, dtype, rule)
@@ -436,6 +456,12 @@ class Optimizer:
             return array_writes.update_where_touched(p, g, state, dtype, rule)
         new_value, new_state = rule(p if p.dtype == dtype else p.astype(dtype), g, state)  # float16 is only a storage format
         return [*[(state[slot], content) for slot, content in new_state.items()], (p, new_value)]
+
+    def _round(self, x: Array, dtype: Any) -> Array:
+        """Round to the numbers of a dtype. Without options the write does it."""
+        if x.dtype == dtype or (self.rounding is None and self.parameter_dtype is None and self.state_dtype is None):
+            return x
+        return x.astype(dtype, rounding=self.rounding).astype(x.dtype)
 
     def _decay(self, p: Array, g: Array, lr: Any) -> tuple[Array, Array]:
         """Return parameter and gradient after weight decay."""
@@ -447,6 +473,14 @@ class Optimizer:
 def _as_rate(value: Any) -> Any:
     """Return a number as a float, so that ints and NumPy numbers need no second trace."""
     return float(value) if type(value) is int or isinstance(value, np.integer | np.floating) else value
+
+
+def _float_format(name: str, dtype: Any) -> Format:
+    """Return the format of a dtype, float32 for None."""
+    form = FLOAT32_FORMAT if dtype is None else parse_dtype(dtype)
+    if form not in FLOATS:
+        raise DTypeError(f"{name} must be a float dtype, not {form}")
+    return form
 
 
 def state_dtype(dtype: np.dtype) -> np.dtype:
