@@ -111,7 +111,7 @@ _NAMES: dict[str, str] = {
     "weft.devices": "counters get_num_threads set_num_threads",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
-_RENAMED = {"eval": "evaluate"}  # another name in its module, which keeps Python's own visible
+_MODULE_NAMES = {"eval": "evaluate"}  # another name in its module, which keeps Python's own visible
 _MODULES = {
     **{
         name: f"weft.{name}"
@@ -136,7 +136,7 @@ def __getattr__(name: str) -> Any:
     with defer_signals():
         value = importlib.import_module(_MODULES[name] if home is None else home)
         if home is not None:
-            value = getattr(value, _RENAMED.get(name, name))
+            value = getattr(value, _MODULE_NAMES.get(name, name))
         globals()[name] = value
     return value
 

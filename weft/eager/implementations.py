@@ -97,7 +97,7 @@ def _run_host(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> No
     try:
         _run_numpy(node, operands, out)
     except ValueError as error:
-        raise execute.add_user_line(error, node.where or user_frame()) from None
+        raise execute.add_user_line(error, node.source_line or user_frame()) from None
 
 
 def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
@@ -106,7 +106,7 @@ def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) ->
         try:
             return _run_numpy(node, operands, out)
         except IndexError as error:
-            raise IndexError(f"{error} ({user_line(node.where or user_frame())})") from None
+            raise IndexError(f"{error} ({user_line(node.source_line or user_frame())})") from None
     one_loop = type(numpy_function(node)) is np.ufunc and not node.params  # faster than a native call from Python
     use_numpy = one_loop or any([i.shape != node.shape and i.size != 1 for i in inputs])
     run = None if use_numpy and matches_numpy(op) else elementwise_kernel(op, tuple([i.dtype for i in inputs]), node.params)

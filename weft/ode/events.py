@@ -99,7 +99,9 @@ class Watcher:
             tuple([full_like(y, nothing) for _ in numbers]), asarray(False),
         )
 
-    def watch(self, state: EventState, t: Array, h: Array, y: Array, step: Step, accepted: Array) -> tuple[EventState, Array]:
+    def find_events(
+        self, state: EventState, t: Array, h: Array, y: Array, step: Step, accepted: Array,
+    ) -> tuple[EventState, Array]:
         """Return the state after a step and the part of the step at which the solution ends, 2 if it does not."""
         values, roots, found = [], [], []
         end = asarray(2.0, dtype=y.dtype)

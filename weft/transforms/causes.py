@@ -295,7 +295,7 @@ def leak_warning(f: Callable, call: Any, traced: TracedCall) -> str:
         found = [k for k, value in enumerate(values) if id(value) in arrays]
         places += [f"in `{_value_name(record.copy_with(names, values), k, owners)}`" for k in found]
     ends = [end for _, end, _ in traced.survivors] or [*reversed(traced.results)]  # values set outside come last
-    lines = [traced.graph.outputs[k].where for kind, k in ends if kind == "out"]
+    lines = [traced.graph.outputs[k].source_line for kind, k in ends if kind == "out"]
     line = next((user_line(line) for line in lines if line is not None), "")
     origin = f" The array was made in line {_line(line)}." if line else ""
     where = next(iter(places), "in an attribute, a global, a list or a dict")

@@ -28,9 +28,9 @@ from weft.transforms import reach, records
 from weft.transforms.records import CONSTANTS, HashedKey, cells_of, key_of_values
 from weft.transforms.tree import Structure, is_module, is_only_attributes, slots_of
 
-LARGE = 1 << 20  # bytes: larger NumPy arrays are compared by identity, since reading them at each call would be slow
-MANY = 1000  # items: in longer containers the constants are part of the key
-FEW = 100  # items: longer containers in variables are compared by identity
+MAX_COMPARED_BYTES = 1 << 20  # bytes: larger NumPy arrays are compared by identity, since reading them at each call would be slow
+MAX_KEY_CONSTANTS = 1000  # items: in longer containers the constants are part of the key
+MAX_VARIABLE_ITEMS = 100  # items: longer containers in variables are compared by identity
 _ITERATORS = ("builtins", "itertools")
 _BUILT_IN = (types.BuiltinFunctionType, np.ufunc)
 _THEMSELVES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ufunc, staticmethod)
@@ -168,14 +168,14 @@ class StaticKey:
         return (self.of(value, deep), ()) if form is None else (form, tuple(records.leaf_indices(form)))
 
     def _container(self, x: Any, kind: type[records.Record], deep: bool) -> Any:
-        if isinstance(x, np.ndarray) and (not deep or x.nbytes > LARGE):
-            if x.nbytes <= LARGE:
+        if isinstance(x, np.ndarray) and (not deep or x.nbytes > MAX_COMPARED_BYTES):
+            if x.nbytes <= MAX_COMPARED_BYTES:
                 self.unrecorded_values.append(x)
             return (id(x), x.shape, x.dtype)
-        if not deep and len(x) > FEW:
+        if not deep and len(x) > MAX_VARIABLE_ITEMS:
             self.unrecorded_values.append(x)
             return id(x)
-        whole = kind not in (records.DictRecord, records.ListRecord) or len(x) > MANY
+        whole = kind not in (records.DictRecord, records.ListRecord) or len(x) > MAX_KEY_CONSTANTS
         array_type = (x.shape, x.dtype) if isinstance(x, np.ndarray) else ()
         return (type(x), *array_type, *self._record(kind(x), deep, whole))
 

@@ -532,7 +532,7 @@ def extract_body(
         if node in inside and node not in copies:
             inputs = tuple([copy(i) for i in node.inputs])
             same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            copies[node] = node if same else Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+            copies[node] = node if same else Node(node.op, inputs, node.params, node.shape, node.dtype, node.source_line)
     outputs = [copy(n) for n in (*after, *outs)]
     return Body(Graph([*(copies[n] for n in (*holders, *slices)), *outer.values()], outputs)), list(outer)
 

@@ -52,7 +52,7 @@ class Jitted:
         self.traces = 0
         self._entries = BoundedCache(KINDS)  # lists of CompiledCall
         self._recent: tuple[CompiledCall, ...] = ()  # at most two entries, tried before the key of a call is made
-        self._captured: StaticKey | None = None  # content of the closure and global variables of the function
+        self._captured_content: StaticKey | None = None  # content of the closure and global variables of the function
         self.words: set[str] = {"training"}  # attribute names that the code mentions, see ``reach.py``
         self.objects: Any = None  # of the last call with objects as arguments: static leaves, their keys, the content
         self._leaky = BoundedCache(KINDS)  # by ``Call.make_partial_key``: how many calls gave traces that are not stored
@@ -80,7 +80,7 @@ class Jitted:
         """Leave all traces, and drop everything that is known of earlier calls."""
         CONTEXT.trace, CONTEXT.variables = None, frozenset()
         CONTEXT.transform_depth = CONTEXT.retain_graph = CONTEXT.custom_rules = 0
-        self._recent, self._captured, self._native_table, self.objects = (), None, None, None
+        self._recent, self._captured_content, self._native_table, self.objects = (), None, None, None
         self._entries, self._similar_keys = BoundedCache(KINDS), BoundedCache(KINDS)
 
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -248,10 +248,10 @@ class Jitted:
 
         again : read all of them again
         """
-        reached = self._captured
+        reached = self._captured_content
         if again or reached is None or not reached.refresh():
             reached = StaticKey(self.words, getattr(self.f, "__module__", ""))
-            self._captured = reached.close(reached.of(self.f))
+            self._captured_content = reached.close(reached.of(self.f))
         return reached
 
 

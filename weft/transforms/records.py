@@ -462,7 +462,7 @@ def _are_same_objects(now: Collection[Any], before: Sequence[Any]) -> bool:
 
 def _rows_of_dict(x: dict, names: tuple, values: tuple) -> list[WatchRow]:
     rows: list[WatchRow] = [("keys", x, len(names), None)]
-    return rows + [("next", x, name, value) for name, value in zip(names, values, strict=True)]
+    return rows + [("next item", x, name, value) for name, value in zip(names, values, strict=True)]
 
 
 def read_whole(x: Any) -> Record:

@@ -194,7 +194,7 @@ def _batch(name: str, count: int) -> Callable[..., NodeAndAxis]:
             q, k = rows[:2]
             shape = (*q.shape[1:-1], k.shape[-2])
             words = _words(inputs[stop:], dims[stop:], shape)
-            return composed.COMPOSED[name](*rows, *masks, spread(*words, n), **params), 0
+            return composed.COMPOSITIONS[name](*rows, *masks, spread(*words, n), **params), 0
         bind: Callable[..., Node] = getattr(call, name)
         return bind(*rows, *masks, **params), 0
 
@@ -220,10 +220,10 @@ def _cost(node: Node) -> Cost:
 
 register(Primitive(
     "attention", "attention", _rule, _reference, None, _vjp, _batch("attention", 3), _cost,
-    last=True, multiplied=3, composed=composed.attention,
+    ends_kernel=True, factor_count=3, compose=composed.attention,
 ))
 register(Primitive(
     "attention_gradient", "attention_gradient", _gradient_rule, _gradient_reference, None, None,
-    _batch("attention_gradient", 6), _cost, last=True, multiplied=4,
-    composed=composed.gradient,
+    _batch("attention_gradient", 6), _cost, ends_kernel=True, factor_count=4,
+    compose=composed.gradient,
 ))
