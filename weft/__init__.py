@@ -42,7 +42,7 @@ _NAMES: dict[str, str] = {
         logical_or logical_xor maximum minimum mod multiply negative nextafter not_equal positive pow power rad2deg
         radians reciprocal remainder right_shift rint round sign signbit sin sinh spacing sqrt square stop_gradient
         subtract tan tanh true_divide trunc erfc erfcx""",
-    "weft.functions.elementwise.composed": """
+    "weft.functions.elementwise.compositions": """
         angle imag iscomplex iscomplexobj isreal isrealobj real real_if_close sort_complex divmod fix frexp isneginf
         isposinf modf allclose array_equal array_equiv clip isclose nan_to_num packbits unpackbits""",
     "weft.functions.polynomials.polynomials": """

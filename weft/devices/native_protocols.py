@@ -72,8 +72,8 @@ class SmallOperation(Protocol):
     call: Callable[..., Any]
 
     def add(self, dtype: Format, function: Callable[..., None], op: Primitive, result: Format) -> None:
-        """Support operands of ``dtype``, with a function from ``Sized.elementwise``. ``op`` is the primitive of the result's
-        node."""
+        """Support operands of ``dtype``, with a function from ``DynamicKernels.elementwise``. ``op`` is the primitive of the
+        result's node."""
 
 
 class ShapedOperation(Protocol):

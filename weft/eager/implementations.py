@@ -201,7 +201,7 @@ def as_matrices(node: Node, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, n
 
 
 def extents_and_strides(left: np.ndarray, right: np.ndarray) -> tuple[int, int, int, int, int, int, int, int, int, int]:
-    """Return the size arguments of ``Sized.product`` for operands of shape (batch, m, k) and (batch, k, n)."""
+    """Return the size arguments of ``DynamicKernels.product`` for operands of shape (batch, m, k) and (batch, k, n)."""
     (a_batch, a_m, a_k), (b_batch, b_k, b_n) = ([s // x.itemsize for s in x.strides] for x in (left, right))
     return left.shape[1], right.shape[2], left.shape[2], a_m, a_k, b_k, b_n, len(left), a_batch, b_batch
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.functions.creation.fill import asarray, ones, ones_like, zeros, zeros_like
-from weft.functions.elementwise.composed import clip
+from weft.functions.elementwise.compositions import clip
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import isfinite, maximum, sign
 from weft.functions.indexing.where import where

@@ -10,7 +10,7 @@ from weft.array import Array
 from weft.dtypes.formats import BOOL
 from weft.errors import ShapeError, short
 from weft.functions.creation.fill import asarray, full_like
-from weft.functions.elementwise.composed import clip
+from weft.functions.elementwise.compositions import clip
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import isnan, minimum, sign, stop_gradient
 from weft.functions.indexing.where import where

@@ -41,8 +41,8 @@ from weft.schedule.fusion_graph import strip
 from weft.schedule.index_checks import sites
 from weft.schedule.kernel_info import describe_kernel
 from weft.schedule.program import EXPECTED_STEPS, Call, Copy, HostCall, Loop, Program
-from weft.transforms.jit import Jitted
-from weft.transforms.reach import closure_contents, names_in
+from weft.transforms.code_names import closure_contents, names_in
+from weft.transforms.jit import JittedFunction
 from weft.transforms.tree import structure_changed
 
 _SESSION_LOCK = threading.Lock()  # two sessions at once would distort each other's times
@@ -92,7 +92,7 @@ class Session:
         self.runs: list[Run] = []
         self.recording = False
         self.trace_count = 0  # traces of jitted functions while recording
-        self._twins: dict[int, tuple[Jitted, Jitted]] = {}
+        self._twins: dict[int, tuple[JittedFunction, JittedFunction]] = {}
         self._tracing = ""
         # id of a module that is called outside other modules -> (module, its number, names of the modules inside)
         self._roots: dict[int, tuple[Module, int, dict[int, str]]] = {}
@@ -143,7 +143,7 @@ class Session:
 
         return timed
 
-    def twin(self, jitted: Jitted) -> Jitted:
+    def twin(self, jitted: JittedFunction) -> JittedFunction:
         """Return the copy of a jitted function that uses the programs of this session."""
         entry = self._twins.get(id(jitted))
         if entry is None:
@@ -187,10 +187,10 @@ class Session:
         return (path if len(roots) == 1 else f"{name}.{path}"), kind
 
 
-class _Twin(Jitted):
+class _Twin(JittedFunction):
     """Copy of a jitted function that is traced and compiled in a session."""
 
-    def __init__(self, session: Session, jitted: Jitted) -> None:
+    def __init__(self, session: Session, jitted: JittedFunction) -> None:
         super().__init__(jitted.f, jitted.static_argnums, tuple(jitted.static_argnames))
         self._session = session
 
@@ -362,7 +362,7 @@ def find_arrays(*roots: Any) -> list[Array]:
             stack += [item.__func__, item.__self__]
         elif isinstance(item, functools.partial):
             stack += [item.func, *item.args, *item.keywords.values()]
-        elif isinstance(item, Jitted):
+        elif isinstance(item, JittedFunction):
             stack.append(item.f)
         elif isinstance(item, dict):
             stack += item.values()

@@ -25,7 +25,7 @@ from weft.transforms.aliases import path_key
 from weft.transforms.causes import argument_names
 from weft.transforms.content import StaticKey, has_content
 from weft.transforms.records import key_of_constant, same_constant
-from weft.transforms.traced import is_static, materialise_argument
+from weft.transforms.tracing import is_static, materialise_argument
 from weft.transforms.tree import Structure, has_structure
 
 NUMBERS = RUN_TIME_TYPES - {float}  # types of arguments that are static until they come with a second value, or NumPy's floats
@@ -49,7 +49,7 @@ class Call:
     )
 
     def __init__(self, jitted: Any, args: tuple, kwargs: dict[str, Any], earlier: Call | None = None) -> None:
-        """jitted : a Jitted. earlier : a ``Call`` of the same arguments, whose leaves are used"""
+        """jitted : a JittedFunction. earlier : a ``Call`` of the same arguments, whose leaves are used"""
         self.args, self.kwargs, self.count = args, kwargs, Structure.count
         self.passed_leaves, self.rebuild, self.structure, static_arguments = jitted.flat(args, kwargs)
         self.statics: list[Any] = []

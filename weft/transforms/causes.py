@@ -14,7 +14,7 @@ from weft.array import Array
 from weft.errors import short
 from weft.graph.source_lines import file_name, user_line
 from weft.transforms.records import EXACT, CellsRecord, ClassRecord, DictRecord, ListRecord, Record, VariablesRecord
-from weft.transforms.traced import TracedCall, number_slots
+from weft.transforms.tracing import TracedCall, number_slots
 
 WARN_AFTER_TRACES = 3  # traces for one cause before the user is warned
 MAX_PREVIOUS_VALUES = 100  # previous values kept per cause

@@ -36,7 +36,7 @@ from weft.transforms.call import Call, settings
 from weft.transforms.content import StaticKey
 from weft.transforms.object_state import Content, ObjectState
 from weft.transforms.records import Record, read_argument
-from weft.transforms.traced import TracedCall, is_static, make_view, materialise_argument, needs_numbers, result_row
+from weft.transforms.tracing import TracedCall, is_static, make_view, materialise_argument, needs_numbers, result_row
 from weft.transforms.tree import Structure, dataclasses_in, structure_changed, unflatten
 from weft.transforms.warm_rows import argument_rows, result_rows
 

@@ -26,7 +26,7 @@ from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES
 from weft.transforms.rebinding import Rebinding
 from weft.transforms.trace import Trace
-from weft.transforms.traced import is_made_in
+from weft.transforms.tracing import is_made_in
 from weft.transforms.tree import flatten_results, flatten_value, unflatten
 
 

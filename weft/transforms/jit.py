@@ -27,7 +27,7 @@ from weft.transforms.causes import WARN_AFTER_TRACES, RetraceCauses, leak_warnin
 from weft.transforms.compiled_call import MISS, CompiledCall, install
 from weft.transforms.content import StaticKey
 from weft.transforms.records import read_whole
-from weft.transforms.traced import TracedCall, is_static, materialise_argument, number_slots, trace, trace_with_numbers
+from weft.transforms.tracing import TracedCall, is_static, materialise_argument, number_slots, trace, trace_with_numbers
 from weft.transforms.tree import Structure, flatten, is_container, is_module, unflatten
 from weft.transforms.write_log import call_atomically
 
@@ -36,7 +36,7 @@ MAX_VARIANTS = 8  # programs kept that differ only in conditions on numbers; wit
 KINDS = 1024  # keys per function that are certainly cached; the cache holds at most twice as many
 
 
-class Jitted:
+class JittedFunction:
     """A function compiled by :func:`jit`. ``traces`` counts how often the function was traced."""
 
     __slots__ = ("__dict__", "__weakref__", "_native_table")
@@ -53,7 +53,7 @@ class Jitted:
         self._entries = BoundedCache(KINDS)  # lists of CompiledCall
         self._recent: tuple[CompiledCall, ...] = ()  # at most two entries, tried before the key of a call is made
         self._captured_content: StaticKey | None = None  # content of the closure and global variables of the function
-        self.words: set[str] = {"training"}  # attribute names that the code mentions, see ``reach.py``
+        self.words: set[str] = {"training"}  # attribute names that the code mentions, see ``code_names.py``
         self.objects: Any = None  # of the last call with objects as arguments: static leaves, their keys, the content
         self._leaky = BoundedCache(KINDS)  # by ``Call.make_partial_key``: how many calls gave traces that are not stored
         self._has_warned = False
@@ -175,7 +175,7 @@ class Jitted:
         materialise([cell._node for cell in traced.captured_cells])
         run = _run_of(traced)
         entry = CompiledCall(traced, leaves, run, call.structure, dynamic, call.content)
-        install(Jitted, _slow)
+        install(JittedFunction, _slow)
         check_writes(call.passed_leaves, entry.lands, self.f)
         out = entry.run_call(call)
         assert out is not MISS
@@ -255,7 +255,7 @@ class Jitted:
         return reached
 
 
-_slow = Jitted.__call__
+_slow = JittedFunction.__call__
 
 
 def _run_of(traced: TracedCall) -> Run | PlacedProgram:
@@ -288,7 +288,7 @@ def jit(
 
     Returns
     -------
-    Jitted : called like ``f``, with the results of ``f``. An array or module that is an argument and is returned is that same
+    JittedFunction : called like ``f``, with the results of ``f``. An array or module that is an argument and is returned is that same
         object; dicts, lists and dataclasses are new. A returned view shares memory with its base, and writes are
         visible through every array that shares the memory. Usable as a decorator, with or without arguments
 
@@ -321,12 +321,12 @@ def jit(
     return _make_jitted(f, numbers, names)
 
 
-def _make_jitted(f: Callable, numbers: Sequence[int], names: Sequence[str]) -> Jitted:
+def _make_jitted(f: Callable, numbers: Sequence[int], names: Sequence[str]) -> JittedFunction:
     if not callable(f):
         raise TypeError(f"jit: {f!r} is not a function")
     if numbers or names:
         _check_static(f, numbers, names)
-    return Jitted(f, numbers, names)
+    return JittedFunction(f, numbers, names)
 
 
 def _check_static(f: Callable, numbers: Sequence[int], names: Sequence[str]) -> None:

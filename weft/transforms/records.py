@@ -23,7 +23,7 @@ from weft.devices.native_protocols import WatchRow
 from weft.dtypes.formats import EVERY
 from weft.runtime.traced_int import RUN_TIME_TYPES, TRACED_TYPES
 from weft.transforms.aliases import path_key
-from weft.transforms.reach import ANY, MISSING, cell_content
+from weft.transforms.code_names import ANY, MISSING, cell_content
 from weft.transforms.tree import attributes_of, slots_of
 
 _SCALARS = frozenset([form.numpy.type for form in EVERY.values()])

@@ -26,7 +26,7 @@ from weft.graph.source_lines import user_frame, user_line
 from weft.transforms.aliases import check_writable, touch
 from weft.transforms.rebinding import Rebinding
 from weft.transforms.trace import VmapTrace
-from weft.transforms.traced import is_made_in
+from weft.transforms.tracing import is_made_in
 from weft.transforms.tree import flatten, flatten_results, flatten_value, is_container, is_module, unflatten
 
 

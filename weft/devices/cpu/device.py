@@ -18,11 +18,11 @@ from weft.devices.cpu.native import call, call_tables
 from weft.devices.cpu.native.allocator import Allocator, BorrowedBuffer, view
 from weft.devices.cpu.native.code_key import cpu_identity, cpu_model
 from weft.devices.cpu.native.compile import Compiler, LoadedKernel
+from weft.devices.cpu.native.dynamic_calls import CPUDynamicKernels
 from weft.devices.cpu.native.emission import llvm_lock
 from weft.devices.cpu.native.host_cpu import host
 from weft.devices.cpu.native.imported_symbols import OBJECT_SIZE
 from weft.devices.cpu.native.layouts import SMALL_STATE, WARM_STATE, extent
-from weft.devices.cpu.native.sized import CPUDynamicKernels
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
 from weft.devices.native_protocols import SmallOperationContext, WarmCall, WarmCallContext, WatchRow
