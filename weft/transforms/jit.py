@@ -288,8 +288,8 @@ def jit(
 
     Returns
     -------
-    JittedFunction : called like ``f``, with the results of ``f``. An array or module that is an argument and is returned is that same
-        object; dicts, lists and dataclasses are new. A returned view shares memory with its base, and writes are
+    JittedFunction : called like ``f``, with the results of ``f``. An array or module that is an argument and is returned is that
+        same object; dicts, lists and dataclasses are new. A returned view shares memory with its base, and writes are
         visible through every array that shares the memory. Usable as a decorator, with or without arguments
 
     Raises

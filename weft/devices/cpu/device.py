@@ -257,7 +257,7 @@ class CPUDevice:
         return np.ndarray(shape, dtype.numpy, buffer)
 
     def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
-        return None if buffer.exported else self.memory(buffer, shape, dtype)
+        return None if buffer.export_count else self.memory(buffer, shape, dtype)
 
     def concatenate(self, buffers: Sequence[Any]) -> bytes | None:
         return None if BorrowedBuffer in set(map(type, buffers)) else b"".join(buffers)

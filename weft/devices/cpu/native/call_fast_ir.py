@@ -232,7 +232,7 @@ def is_unshared(f: Body, program_: Value, row_: Value, rows: Value, given: Value
     buffer = f.record(object_, layouts.BUFFER)
     f.ret_unless(buffer["type"] == f.record(program["allocator"], layouts.ALLOCATOR)["type"], False)
     sizes = f.array(program.pointer).part(layouts.HEADER).part(program["ni"])
-    fits_ = (buffer["exported"] == 0) & (buffer["nbytes"] == sizes[row["output"]])
+    fits_ = (buffer["export_count"] == 0) & (buffer["nbytes"] == sizes[row["output"]])
     f.ret(fits_ & (f.record(object_, OBJECT)["count"].to("i64") == row["buffers"]))
 
 

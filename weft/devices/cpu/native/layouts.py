@@ -69,7 +69,7 @@ ALLOCATOR = _words("type fresh", pointers="type fresh")  # the class Buffer, and
 # the Python object of a buffer
 BUFFER = {
     **OBJECT, "address": (OBJECT_SIZE, "i64"), "nbytes": (OBJECT_SIZE + 8, "i64"), "home": (OBJECT_SIZE + 16, "ptr"),
-    "exported": (OBJECT_SIZE + 24, "i64"), "weak": (OBJECT_SIZE + 32, "ptr"),
+    "export_count": (OBJECT_SIZE + 24, "i64"), "weak": (OBJECT_SIZE + 32, "ptr"),
 }
 BUFFER_SIZE = OBJECT_SIZE + 40
 
