@@ -17,7 +17,7 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.functions.creation.fill": "Creating arrays",
     "weft.dtypes.api": "Dtypes and how they mix",
     "weft.functions.elementwise.ufuncs": "Element by element",
-    "weft.functions.elementwise.composed": "Comparing, clipping, complex numbers, bits",
+    "weft.functions.elementwise.compositions": "Comparing, clipping, complex numbers, bits",
     "weft.functions.reductions.folds": "Sums, extremes, averages",
     "weft.functions.linalg.products": "Products and diagonals",
     "weft.functions.linalg.decompositions": "Norms, powers, solving, factorising",

@@ -323,7 +323,7 @@ def place():
         traced.extend(((a + 1).node, wf.sum(a).node))
         return a
     wf.jit(f)(wf.ones(3))
-    return [node.where[0].co_filename for node in traced]
+    return [node.source_line[0].co_filename for node in traced]
 def operand():
     return wf.clip(wf.ones((3, 4)), wf.ones(3), 1)
 """

@@ -24,7 +24,7 @@ TYPES = {
 
 def line(module: str, names: list[str]) -> str:
     """``from module import a as a, ...``: so marked, a checker passes a name on."""
-    asked = [f"{wf._RENAMED[n]} as _{wf._RENAMED[n]}" if n in wf._RENAMED else f"{n} as {n}" for n in names]
+    asked = [f"{wf._MODULE_NAMES[n]} as _{wf._MODULE_NAMES[n]}" if n in wf._MODULE_NAMES else f"{n} as {n}" for n in names]
     short = f"from {module} import {', '.join(asked)}"
     if len(short) <= 120:
         return short
@@ -40,7 +40,7 @@ def stub() -> str:
     lines = [line(module, names.split()) for module, names in wf._NAMES.items()]
     lines += [line(module, names) for module, names in rooms.items()]
     lines += ["", *(f"{name}: {kind}" for name, kind in TYPES.items())]
-    lines += [f"{name} = _{there}  # the module calls it otherwise" for name, there in wf._RENAMED.items()]
+    lines += [f"{name} = _{there}  # the module calls it otherwise" for name, there in wf._MODULE_NAMES.items()]
     return _file("wf", "when they are first used", lines)
 
 

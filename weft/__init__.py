@@ -42,7 +42,7 @@ _NAMES: dict[str, str] = {
         logical_or logical_xor maximum minimum mod multiply negative nextafter not_equal positive pow power rad2deg
         radians reciprocal remainder right_shift rint round sign signbit sin sinh spacing sqrt square stop_gradient
         subtract tan tanh true_divide trunc erfc erfcx""",
-    "weft.functions.elementwise.composed": """
+    "weft.functions.elementwise.compositions": """
         angle imag iscomplex iscomplexobj isreal isrealobj real real_if_close sort_complex divmod fix frexp isneginf
         isposinf modf allclose array_equal array_equiv clip isclose nan_to_num packbits unpackbits""",
     "weft.functions.polynomials.polynomials": """
@@ -111,7 +111,7 @@ _NAMES: dict[str, str] = {
     "weft.devices": "counters get_num_threads set_num_threads",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
-_RENAMED = {"eval": "evaluate"}  # another name in its module, which keeps Python's own visible
+_MODULE_NAMES = {"eval": "evaluate"}  # another name in its module, which keeps Python's own visible
 _MODULES = {
     **{
         name: f"weft.{name}"
@@ -136,7 +136,7 @@ def __getattr__(name: str) -> Any:
     with defer_signals():
         value = importlib.import_module(_MODULES[name] if home is None else home)
         if home is not None:
-            value = getattr(value, _RENAMED.get(name, name))
+            value = getattr(value, _MODULE_NAMES.get(name, name))
         globals()[name] = value
     return value
 

@@ -41,7 +41,7 @@ from weft.functions.elementwise.ufuncs import (
     subtract as subtract, tan as tan, tanh as tanh, true_divide as true_divide, trunc as trunc, erfc as erfc,
     erfcx as erfcx,
 )
-from weft.functions.elementwise.composed import (
+from weft.functions.elementwise.compositions import (
     angle as angle, imag as imag, iscomplex as iscomplex, iscomplexobj as iscomplexobj, isreal as isreal,
     isrealobj as isrealobj, real as real, real_if_close as real_if_close, sort_complex as sort_complex,
     divmod as divmod, fix as fix, frexp as frexp, isneginf as isneginf, isposinf as isposinf, modf as modf,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from test_dynamic_kernels import same
 from test_primitives_native import everyone, variants
-from test_sized import same
 
 from tests import oracle
 from weft.eager import implementations, tiers

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from test_dynamic_kernels import same
 from test_primitives_native import PRIMITIVES
-from test_sized import same
 
 from tests import oracle
 from tests.kernel.samples.table import draw_samples

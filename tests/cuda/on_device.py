@@ -13,7 +13,7 @@ from tests.fuzz.expressions import graph_of
 from tests.fuzz.levels import Mismatch, near, overflowing, perform
 from tests.fuzz.program import Program
 from tests.kernel.evaluate import lying, shown
-from weft.devices.cuda.simulated import DeviceMemory
+from weft.devices.cuda.simulator import DeviceMemory
 from weft.errors import TraceError
 from weft.graph.node import Graph
 from weft.kernel.hazards import in_place

@@ -8,7 +8,7 @@ import pytest
 from tests.cuda.samples import derivatives, values
 from tests.cuda.test_primitives import check
 from weft.devices.cuda import tile_expressions as printed
-from weft.devices.cuda.simulated import SimulatedDevice
+from weft.devices.cuda.simulator import SimulatedDevice
 from weft.graph.primitives import TABLE
 
 pytest.importorskip("triton")

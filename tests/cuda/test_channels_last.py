@@ -20,7 +20,7 @@ from tests.graph.cnns import Net
 from weft.devices import get_device
 from weft.devices.cuda import adapter
 from weft.devices.cuda.generate import generate
-from weft.devices.cuda.simulated import SimulatedDevice
+from weft.devices.cuda.simulator import SimulatedDevice
 from weft.devices.cuda.target import GPU
 from weft.graph.node import Graph
 from weft.kernel.ir import Kernel

@@ -434,13 +434,13 @@ def test_figures_of_a_card(card: Card, monkeypatch: pytest.MonkeyPatch, tmp_path
     device, _ = card
     device._cache = Cache(tmp_path)
     tmp_path.chmod(0o700)
-    monkeypatch.setattr(machines, "_MEASURED", {})
+    monkeypatch.setattr(machines, "_MACHINES", {})
     monkeypatch.setattr(all_figures, "_FIGURES", {})
     monkeypatch.setattr(CardDevice, "measure", lambda self: measure(self, (1 << 10, 1 << 12), (4, 8), 2))
     found = machine("gpu")
     assert found.link is not None and min(found.link) > 0 and [name for name, _ in found.products] == list(PRODUCTS)
     assert found.launch > 0 and found.flops > 0 and len(found.bandwidth) == 2
-    monkeypatch.setattr(machines, "_MEASURED", {})
+    monkeypatch.setattr(machines, "_MACHINES", {})
     monkeypatch.setattr(machines, "_OLD", -1.0)  # however long ago that was
     monkeypatch.setattr(CardDevice, "measure", lambda self: pytest.fail("measured again"))
     assert machine("gpu") == found

@@ -26,7 +26,7 @@ from weft.devices.cuda import adapter, product, split_work, tile_choices, tuning
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.product import ProductOperands, default_tile, inner_k_axes, match_operands, tile_count, unit_count
-from weft.devices.cuda.simulated import SimulatedDevice
+from weft.devices.cuda.simulator import SimulatedDevice
 from weft.devices.cuda.target import GPU
 from weft.dtypes.formats import EVERY
 from weft.graph.node import Graph

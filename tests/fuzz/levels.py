@@ -203,7 +203,7 @@ def _perform_loop(step: Loop, memory: Callable[[int], np.ndarray], watch: Watch 
         for y, value in zip(step.ys, out[len(state):], strict=True):
             memory(y)[t] = value
     for carry, value in zip(step.carries, state, strict=True):
-        memory(carry.last)[...] = value
+        memory(carry.result)[...] = value
 
 
 # kernels

@@ -31,7 +31,7 @@ def _along(node: Node) -> AxisMaps:
 
 
 ROLLED = Primitive(
-    "rolled", "shape", lambda x: (x.shape, x.dtype), lambda x: np.roll(x, 1, -1), moves=True, reads=2, at=_at, along=_along,
+    "rolled", "shape", lambda x: (x.shape, x.dtype), lambda x: np.roll(x, 1, -1), moves=True, reads=2, at=_at, axis_maps=_along,
 )
 
 

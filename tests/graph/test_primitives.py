@@ -61,14 +61,14 @@ def test_entry_is_complete(op: Primitive) -> None:
     assert wanted <= tags, f"{op.name} has no samples for {sorted(wanted - tags)}"
     assert error_samples(op) or op.name in TAKE_ALL, f"{op.name} has no error sample"
     assert op.reference is not None, f"{op.name} has no NumPy reference"
-    assert op.vjp is not None or op.composed is not None, f"{op.name} has neither a derivative nor a stated zero"
+    assert op.vjp is not None or op.compose is not None, f"{op.name} has neither a derivative nor a stated zero"
     assert op.batch is not None, f"{op.name} has no batching rule"
     assert op.cost is not None, f"{op.name} has no cost"
     assert (op.formula is not None) == (op.kind == "elementwise"), f"{op.name}: formulas are for element-wise primitives"
     if op.kind == "shape":
         assert op.at is not None, f"{op.name} has no index rule"
         if op.name not in NO_ARRAYS:
-            assert op.along is not None, f"{op.name} does not say along which dimensions it runs"
+            assert op.axis_maps is not None, f"{op.name} does not say along which dimensions it runs"
 
 
 @everyone

@@ -201,4 +201,4 @@ def test_a_long_chain_is_linear_and_keeps_user_lines() -> None:
         node = call.add(call.multiply(node, one(1)), one(k))
     small = simplify(Graph([x], [node]))
     assert len(small.order) == 1 + 2 * 2000
-    assert all(n.where is not None for n in small.order if n.inputs)
+    assert all(n.source_line is not None for n in small.order if n.inputs)

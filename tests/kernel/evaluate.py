@@ -215,7 +215,7 @@ class _Run:
             self.accs[i.id] = tuple(x.id for x in whole), total(whole, i.k, i.a, i.b)
         grid = _Grid(self, whole)
         inside: Array = np.ones(grid.shape, bool)
-        for a, lo, hi in c.where:
+        for a, lo, hi in c.guards:
             at = grid.affine(a)
             inside = inside & (lo <= at) & (at < hi)
         if c.softmax is not None:

@@ -150,7 +150,7 @@ class _Check:
             made(i.id)
             middle.add(i.id)
         self.scope = rows | columns
-        for g in c.where:
+        for g in c.guards:
             self.affine(g[0])
         if c.softmax is not None:
             read(rows | columns, c.softmax.score)

@@ -324,13 +324,13 @@ def test_files_that_cannot_be_written_are_refused_at_once(capsys, tmp_path: Path
 def test_the_machine_is_measured_once_and_can_be_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device = get_device("cpu")
     monkeypatch.setattr(device.compiler, "cache", Cache(tmp_path / "cache"))  # other processes measure, too
-    monkeypatch.setattr(profile_machine, "_MEASURED", {})
+    monkeypatch.setattr(profile_machine, "_MACHINES", {})
     found = profile_machine.machine()
     assert found.flops > 1e8 and all(b > 1e7 for _, b in found.bandwidth) and found.threads == wf.get_num_threads()
     sizes = np.geomspace(1, 1e12, 50)
     rates = [found.bandwidth_at(s) for s in sizes]
     assert rates == sorted(rates, reverse=True) and rates[-1] == found.memory
-    monkeypatch.setattr(profile_machine, "_MEASURED", {})
+    monkeypatch.setattr(profile_machine, "_MACHINES", {})
     assert profile_machine.machine() == found, "from the cache folder"
     path = tmp_path / "machine.json"
     monkeypatch.setenv("WEFT_PROFILE", os.fspath(path))

@@ -48,7 +48,7 @@ def told(x):
 
 
 def same_with_all(f, x, values=VALUES, programs=None, note=None):
-    """``f(x, i)`` jitted is what it is without jit, for all values; the Jitted."""
+    """``f(x, i)`` jitted is what it is without jit, for all values; the JittedFunction."""
     jitted = wf.jit(f)
     for i in values:
         assert outcome(jitted, copied(x), i) == outcome(f, copied(x), i), (i, x, note)

@@ -557,7 +557,7 @@ def wrap_buffer(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> A
     node.params = _NO_PARAMS
     node.shape = shape
     node.dtype = dtype
-    node.where = node.holder = None
+    node.source_line = node.holder = None
     node.value = value
     out._base = out._trace = None
     return out

@@ -11,7 +11,7 @@ from typing import Any
 
 _METHODS = {
     "weft.functions.reductions.folds": "all any argmax argmin max min prod sum cumprod cumsum mean std var",
-    "weft.functions.elementwise.composed": "clip",
+    "weft.functions.elementwise.compositions": "clip",
     "weft.functions.elementwise.ufuncs": "round",
     "weft.functions.dtype_info.dtype_info": "astype copy",
     "weft.functions.indexing.take_scatter": "nonzero take",

@@ -3,7 +3,7 @@
 from typing import Any
 
 from weft.functions.dtype_info import dtype_info
-from weft.functions.elementwise import composed, ufuncs
+from weft.functions.elementwise import compositions, ufuncs
 from weft.functions.indexing import edit, take_scatter
 from weft.functions.linalg import products
 from weft.functions.reductions import folds
@@ -24,7 +24,7 @@ class Methods:
     mean = folds.mean
     std = folds.std
     var = folds.var
-    clip = composed.clip
+    clip = compositions.clip
     round = ufuncs.round
     astype = dtype_info.astype
     copy = dtype_info.copy

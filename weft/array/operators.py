@@ -283,10 +283,10 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
             frame = _frame(2)
             code = frame.f_code
             node.inputs = (x, y)
-            node.where = user_frame() if code.co_filename.startswith(_TRACKED_PATH) else (code, frame.f_lasti)
+            node.source_line = user_frame() if code.co_filename.startswith(_TRACKED_PATH) else (code, frame.f_lasti)
         else:
             node.inputs = _NONE
-            node.where = None
+            node.source_line = None
             if like.params is not _NO_PARAMS and "reduced" in like.params:
                 node.params = like.params
         return wrap(node, trace)

@@ -55,7 +55,7 @@ def get_device(name: str = "cpu") -> Device:
         from weft.devices.cuda.device import open_device
 
         return open_device(name, device_number(name))
-    from weft.devices.cuda.simulated import SimulatedDevice
+    from weft.devices.cuda.simulator import SimulatedDevice
 
     return SimulatedDevice()
 

@@ -72,8 +72,8 @@ class SmallOperation(Protocol):
     call: Callable[..., Any]
 
     def add(self, dtype: Format, function: Callable[..., None], op: Primitive, result: Format) -> None:
-        """Support operands of ``dtype``, with a function from ``Sized.elementwise``. ``op`` is the primitive of the result's
-        node."""
+        """Support operands of ``dtype``, with a function from ``DynamicKernels.elementwise``. ``op`` is the primitive of the
+        result's node."""
 
 
 class ShapedOperation(Protocol):
@@ -143,14 +143,14 @@ class WarmCall(NamedTuple):
     places : the arguments and, behind them, the items of their containers: ("array" or "value", shape, dtype, 0, 0),
         ("float", None, None, 0, 0), ("same", object, None, 0, 0), (list or tuple, None, None, first item, number of items), or
         (dict, tuple of keys, None, first item, number of items)
-    watch : the objects that must be unchanged
+    watch_rows : the objects that must be unchanged
     inputs : the Program's inputs: ("array" or "number", number of a place, None), ("cell", cell, the node it must hold), or
         ("fixed", buffer or number, None)
     overwritten_inputs : (input, output, references to the node, references to the buffer) of each array that the Program
     overwrites if there
         are no other references
     result : the result and, behind it, the items of its containers: ("output", class, (shape, dtype), number of the output, 0),
-        ("given", None, None, number of a place, 0), or rows as in ``places``, where "same" is a constant
+        ("argument", None, None, number of a place, 0), or rows as in ``places``, where "same" is a constant
     """
 
     run: Any
@@ -159,7 +159,7 @@ class WarmCall(NamedTuple):
     arguments: int
     names: tuple[str, ...] | None
     places: Sequence[Place]
-    watch: Sequence[WatchRow]
+    watch_rows: Sequence[WatchRow]
     inputs: Sequence[tuple[str, Any, Any]]
     overwritten_inputs: Sequence[tuple[int, int, int, int]]
     result: Sequence[Place]

@@ -121,7 +121,7 @@ def run_loop(
     """
     size = [nbytes(slots[c.init]) for c in loop.carries]
     state = [memory(c.init) for c in loop.carries]
-    targets = [(memory(c.last), memory(c.spare if c.spare >= 0 else c.last)) for c in loop.carries]
+    targets = [(memory(c.result), memory(c.spare if c.spare >= 0 else c.result)) for c in loop.carries]
     constants = [memory(c) for c in loop.constants]
     arena = memory(loop.arena) if loop.arena >= 0 else None
 
@@ -146,7 +146,7 @@ def run_loop(
         state = after
     if done < count or not done:  # else the last iteration wrote the last carries
         for k, carry in enumerate(loop.carries):
-            worker.copy(state[k], memory(carry.last), size[k])
+            worker.copy(state[k], memory(carry.result), size[k])
     for whole, each in ys if done < loop.length else ():
         rows = np.zeros((loop.length - done) * each, np.uint8)
         worker.put(rows, worker.piece(whole, done * each, rows.nbytes))

@@ -75,7 +75,7 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
         return _leave_pending(table.bind(op, *inputs, **params))
     node = _new(Node)
     node.op, node.inputs, node.shape, node.dtype = INPUT, (), plan.shape, plan.dtype
-    node.where = node.holder = None
+    node.source_line = node.holder = None
     node.params = plan.params
     for i in inputs:
         if i.params and i.shape == plan.shape and "reduced" in i.params and op.kind == "elementwise":

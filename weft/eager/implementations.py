@@ -97,7 +97,7 @@ def _run_host(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> No
     try:
         _run_numpy(node, operands, out)
     except ValueError as error:
-        raise execute.add_user_line(error, node.where or user_frame()) from None
+        raise execute.add_user_line(error, node.source_line or user_frame()) from None
 
 
 def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
@@ -106,7 +106,7 @@ def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) ->
         try:
             return _run_numpy(node, operands, out)
         except IndexError as error:
-            raise IndexError(f"{error} ({user_line(node.where or user_frame())})") from None
+            raise IndexError(f"{error} ({user_line(node.source_line or user_frame())})") from None
     one_loop = type(numpy_function(node)) is np.ufunc and not node.params  # faster than a native call from Python
     use_numpy = one_loop or any([i.shape != node.shape and i.size != 1 for i in inputs])
     run = None if use_numpy and matches_numpy(op) else elementwise_kernel(op, tuple([i.dtype for i in inputs]), node.params)
@@ -201,7 +201,7 @@ def as_matrices(node: Node, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, n
 
 
 def extents_and_strides(left: np.ndarray, right: np.ndarray) -> tuple[int, int, int, int, int, int, int, int, int, int]:
-    """Return the size arguments of ``Sized.product`` for operands of shape (batch, m, k) and (batch, k, n)."""
+    """Return the size arguments of ``DynamicKernels.product`` for operands of shape (batch, m, k) and (batch, k, n)."""
     (a_batch, a_m, a_k), (b_batch, b_k, b_n) = ([s // x.itemsize for s in x.strides] for x in (left, right))
     return left.shape[1], right.shape[2], left.shape[2], a_m, a_k, b_k, b_n, len(left), a_batch, b_batch
 

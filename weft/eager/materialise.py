@@ -206,9 +206,9 @@ def _read_error(nodes: Sequence[Node]) -> str:
     trace = CONTEXT.trace
     place = trace.read_error if trace is not None and trace.read_error else "a traced function that has ended"
     origins = [getattr(node.holder(), "_trace", None) for node in nodes if isinstance(node.holder, weakref.ref)]
-    origin = next((x for x in origins if x is not None and x.where is not None and x not in traces()), None)
+    origin = next((x for x in origins if x is not None and x.source_line is not None and x not in traces()), None)
     if origin is not None:
-        place = f"{origin.read_error} (in line {user_line(origin.where)}) that has ended, where the array was left behind"
+        place = f"{origin.read_error} (in line {user_line(origin.source_line)}) that has ended, where the array was left behind"
     return (
         f"{user_line(user_frame())}: the value of this array is not known inside {place}; numpy(), float(), bool(), "
         "formats (f\"{x:.2f}\"), Python's math, min, max, if and while need it. Use wf.where for choices, wf.exp and wf.minimum "
@@ -279,7 +279,7 @@ def cut(node: Node) -> None:
         pending.sweep(handles)
         handles.limit = 2 * len(handles) + EVERY
         return
-    where = node.where
+    where = node.source_line
     line = None if where is None else where[:2]
     same_line = handles.waits and line == handles.line
     if handles.waits and not same_line and len(handles) < handles.until:
@@ -319,7 +319,7 @@ def _has_iterations(unread: Sequence[Node]) -> bool:
     """Return whether several iterations of a loop are pending."""
     if len(unread) < MIN_LOOP_NODES:
         return False
-    lines = Counter([n.where[:2] for n in unread if n.where is not None])
+    lines = Counter([n.source_line[:2] for n in unread if n.source_line is not None])
     return bool(lines) and max(lines.values()) >= LOOP_REPEATS
 
 

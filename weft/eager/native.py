@@ -137,7 +137,7 @@ def start() -> None:
     array, value = _CLASSES
     work = device.small_work(SmallOperationContext(
         CONTEXT, "eager_limit", array, value, Node, INPUT, _NO_PARAMS, "reduced",
-        {"inputs": (), "where": None, "holder": None}, {"_base": None, "_trace": None},
+        {"inputs": (), "source_line": None, "holder": None}, {"_base": None, "_trace": None},
     ))
     _WORK.append(work)
     NATIVE_ELEMENTS.element, NATIVE_ELEMENTS.store, NATIVE_ELEMENTS.number = work.element, work.store, work.number

@@ -9,10 +9,10 @@ from weft.graph.primitives import bind
 from weft.graph.primitives.batch_last import apply_batch_last
 from weft.graph.source_lines import ORIGIN, keep_origin
 
-Batched = tuple[Node, int | None]
+BatchedNode = tuple[Node, int | None]
 
 
-def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched], batch_last: bool = False) -> list[Batched]:
+def batch(outputs: Sequence[Node], mapping: Mapping[Node, BatchedNode], batch_last: bool = False) -> list[BatchedNode]:
     """Return the outputs after some nodes were replaced by batched ones.
 
     Parameters
@@ -33,16 +33,16 @@ def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched], batch_last: 
     >>> batch([bind(TABLE["square"], x)], {x: (rows, 0)})
     [(<square float32[8,3]>, 0)]
     """
-    done: dict[Node, Batched] = dict(mapping)
+    done: dict[Node, BatchedNode] = dict(mapping)
     with keep_origin() as before:
         for node in topological_order(outputs, stop=frozenset(mapping)):
             if node not in done:
-                ORIGIN.where = node.where or before
+                ORIGIN.source_line = node.source_line or before
                 done[node] = _batch_node(node, done, batch_last)
     return [done[o] for o in outputs]
 
 
-def _batch_node(node: Node, done: Mapping[Node, Batched], batch_last: bool) -> Batched:
+def _batch_node(node: Node, done: Mapping[Node, BatchedNode], batch_last: bool) -> BatchedNode:
     """Return a node on batched operands, or the node itself if no operand changed."""
     parts = [done[i] for i in node.inputs] if node.value is None else []
     if any(dim is not None for _, dim in parts):

@@ -55,7 +55,7 @@ def _zero_filled(given: Maybe, like: Node) -> Node:
 def _outside_error(token: Node, operand: Node) -> TraceError:
     """Return the error for a derivative by an array that the function reads without taking it as an argument."""
     return TraceError(
-        f"{user_line(token.where)}: {token.params['name']} reads an array from outside, "
+        f"{user_line(token.source_line)}: {token.params['name']} reads an array from outside, "
         f"{operand.dtype.name}{list(operand.shape)}, that is differentiated by, but its rule has derivatives by its arguments "
         "only: pass the array as an argument"
     )
@@ -68,7 +68,7 @@ def _vjp(
     """Return the derivative of a call: by its rule, or of its body, computed again once the cotangents are known."""
     graph = body.graph
     parts: list[Maybe] = [None] * len(operands)
-    wrt = [k for k in _floats(operands) if k in cotangents.wanted]
+    wrt = [k for k in _floats(operands) if k in cotangents.needed_operands]
     shown = {k: g for k, g in cotangents.items() if k < count or rule is None}
     hidden = {k: g for k, g in cotangents.items() if k not in shown}  # of residuals, which are differentiated as they are
     for numbers, again in ((shown if rule is None else {}, True), (hidden, False)):
@@ -80,7 +80,7 @@ def _vjp(
                 _add(parts, k, g)
     if rule is None or not shown:
         return tuple(parts)
-    outside = next((x for k, x in enumerate(operands) if k >= args and k in cotangents.wanted), None)
+    outside = next((x for k, x in enumerate(operands) if k >= args and k in cotangents.needed_operands), None)
     if outside is not None:
         raise _outside_error(token, outside)
     residuals = [result(token, k) for k in range(count, len(graph.outputs))]

@@ -7,7 +7,7 @@ from weft.kernel.target import ChainLimits
 
 
 def decompose(graph: Graph, kept: ChainLimits) -> Graph:
-    """Return the graph with composed operations (``Primitive.composed``) replaced by their parts unless ``kept`` allows them.
+    """Return the graph with composed operations (``Primitive.compose``) replaced by their parts unless ``kept`` allows them.
 
     Examples
     --------
@@ -19,7 +19,7 @@ def decompose(graph: Graph, kept: ChainLimits) -> Graph:
     False
     """
     def change(node: Node, inputs: tuple[Node, ...]) -> Node:
-        composed = node.op.composed
+        composed = node.op.compose
         if composed is None or node.value is not None or _fits(node, kept):
             return node.on(inputs)
         return composed(*inputs, **node.params)
@@ -28,6 +28,6 @@ def decompose(graph: Graph, kept: ChainLimits) -> Graph:
 
 
 def _fits(node: Node, kept: ChainLimits) -> bool:
-    multiplied = node.inputs[: node.op.multiplied]
+    multiplied = node.inputs[: node.op.factor_count]
     short = all(x.shape[-1] <= kept.widest for x in multiplied)
-    return short and kept.least <= multiplied[0].dtype.bits and node.dtype.bits <= kept.bits
+    return short and kept.min_bits <= multiplied[0].dtype.bits and node.dtype.bits <= kept.max_bits

@@ -50,7 +50,7 @@ def forward(outputs: Sequence[Node], tangents: Mapping[Node, Node]) -> tuple[lis
     with keep_origin() as before:
         for node in topological_order(outputs, stop=frozenset(tangents)):
             if node not in tangents:
-                ORIGIN.where = node.where or before
+                ORIGIN.source_line = node.source_line or before
                 done[node] = _step(node, done, loops)
     return [done[o][0] for o in outputs], [done[o][1] for o in outputs]
 

@@ -65,15 +65,15 @@ def backward(
     with keep_origin() as before:
         for node in reversed(order):
             if node in reached and node not in stop and (node in sums or node in loops):
-                ORIGIN.where = derived_line(node.where, "backward") or before
+                ORIGIN.source_line = derived_line(node.source_line, "backward") or before
                 _step(node, sums, loops, reached)
     return [sums[node] if node in sums else full(0, node.shape, node.dtype) for node in wrt]
 
 
 class Cotangents(dict[int, Node]):
-    """The cotangents of a loop's results, by number. wanted : numbers of the operands whose derivatives are needed"""
+    """The cotangents of a loop's results, by number. needed_operands : numbers of the operands whose derivatives are needed"""
 
-    wanted: frozenset[int] = frozenset()
+    needed_operands: frozenset[int] = frozenset()
 
 
 def dependents(order: Iterable[Node], start: Collection[Node]) -> set[Node]:
@@ -93,7 +93,7 @@ def _step(node: Node, sums: dict[Node, Node], loops: dict[Node, Cotangents], rea
         of[k] = call.add(of[k], g) if k in of else g
         return
     if node in loops:
-        loops[node].wanted = frozenset([k for k, i in enumerate(node.inputs) if i in reached])
+        loops[node].needed_operands = frozenset([k for k, i in enumerate(node.inputs) if i in reached])
     parts = pull_back(node, loops.pop(node) if node in loops else sums.pop(node))
     for operand, part in zip(node.inputs, parts, strict=True):
         if part is not None and operand in reached:
@@ -105,10 +105,10 @@ def pull_back(node: Node, cotangent: Node | Cotangents) -> tuple[Node | None, ..
     op = node.op
     if op.vjp is not None:
         return op.vjp(cotangent, node, *node.inputs, **node.params)
-    if op.composed is None:
+    if op.compose is None:
         raise TypeError(f"grad: {op.name} of {node.dtype.name}{list(node.shape)} has no derivative.")
     assert isinstance(cotangent, Node)
-    return _composed_vjp(op.composed(*node.inputs, **node.params), cotangent, node.inputs)
+    return _composed_vjp(op.compose(*node.inputs, **node.params), cotangent, node.inputs)
 
 
 def _composed_vjp(result: Node, cotangent: Node, operands: tuple[Node, ...]) -> tuple[Node | None, ...]:

@@ -8,7 +8,7 @@ operands.
 from __future__ import annotations
 
 from weft.dtypes.formats import INT64
-from weft.graph.batching import Batched, batch
+from weft.graph.batching import BatchedNode, batch
 from weft.graph.loops import SCAN, Body, every, is_dynamic
 from weft.graph.node import Graph, Node, rebuild
 from weft.graph.primitives import CONSTANT, constant, input_leaf
@@ -43,8 +43,8 @@ def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
     """
     body = _hoist(scan.params["body"].graph)  # innermost loops first
     carries, xs, length = scan.params["carries"], scan.params["xs"], scan.params["length"]
-    ORIGIN.where = scan.where
-    available: dict[Node, Batched] = {}  # inputs of the body: stacked along 0, or one for all steps
+    ORIGIN.source_line = scan.source_line
+    available: dict[Node, BatchedNode] = {}  # inputs of the body: stacked along 0, or one for all steps
     for k, (node, operand) in enumerate(zip(body.inputs, () if is_dynamic(scan) else operands, strict=False)):
         if k >= carries:
             available[node] = (operand, 0 if k < carries + xs else None)
@@ -58,7 +58,7 @@ def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
     if not checks:
         if body is scan.params["body"].graph and operands == scan.inputs:
             return scan
-        return Node(SCAN, operands, {**scan.params, "body": Body(body)}, scan.shape, scan.dtype, scan.where)
+        return Node(SCAN, operands, {**scan.params, "body": Body(body)}, scan.shape, scan.dtype, scan.source_line)
     leaves = {n: input_leaf(n.shape, n.dtype) for n in checks}
     rows, fixed = [], []
     for node, (check, dim) in zip(checks, batch(checks, available), strict=True):
@@ -71,7 +71,7 @@ def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
     new_operands = (*operands[:last], *(n for _, n in rows), *operands[last:], *(n for _, n in fixed))
     outputs = rebuild(body, lambda node, inputs: leaves[node] if node in leaves else node.on(inputs)).outputs
     new = Body(Graph(places, outputs))
-    return Node(SCAN, new_operands, {**scan.params, "body": new, "xs": xs + len(rows)}, scan.shape, scan.dtype, scan.where)
+    return Node(SCAN, new_operands, {**scan.params, "body": new, "xs": xs + len(rows)}, scan.shape, scan.dtype, scan.source_line)
 
 
 def _counter_values(node: Node, after: Node, first: Node, length: int, reverse: bool) -> Node | None:

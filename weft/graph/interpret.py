@@ -56,7 +56,7 @@ def _evaluate(node: Node, operands: list[Any]) -> Any:
     except IndexError as error:
         if node.op is not IN_BOUNDS:
             raise
-        raise IndexError(f"{error} ({user_line(node.where)})") from None
+        raise IndexError(f"{error} ({user_line(node.source_line)})") from None
 
 
 def walk(graph: Graph, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:

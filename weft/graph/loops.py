@@ -194,7 +194,7 @@ def _vjp(
     operands = operands[: len(body.graph.inputs)]
     graph = body.graph
     stacked = len(graph.outputs) - carries
-    wanted = moving_inputs(graph, carries, set(cotangents.wanted))
+    wanted = moving_inputs(graph, carries, set(cotangents.needed_operands))
     floats = [k for k, n in enumerate(graph.inputs) if n.dtype in INEXACT and k in wanted]
     missing = [k for k in cotangents if k - len(graph.outputs) in wanted]
     moving = [k for k in floats if k < carries]
@@ -257,7 +257,7 @@ def _lift_outside(graph: Graph) -> tuple[Graph, list[Node]]:
         if node in places:
             return places[node]
         same = all(a is b for a, b in zip(operands, node.inputs, strict=True))
-        return node if same else Node(node.op, operands, node.params, node.shape, node.dtype, node.where)
+        return node if same else Node(node.op, operands, node.params, node.shape, node.dtype, node.source_line)
 
     return (Graph([*graph.inputs, *places.values()], rebuild(graph, change).outputs), leaves) if leaves else (graph, [])
 
@@ -490,7 +490,7 @@ def prune_loops(graph: Graph) -> Graph:
             return pruned
         if node.op is ITEM:
             index = moved[node.inputs[0]][node.params["index"]]
-            return Node(ITEM, inputs, {"index": index}, node.shape, node.dtype, node.where)
+            return Node(ITEM, inputs, {"index": index}, node.shape, node.dtype, node.source_line)
         return node.on(inputs)
 
     smaller = rebuild(graph, change)
@@ -518,7 +518,7 @@ def _prune_scan(scan: Node, operands: tuple[Node, ...], read: set[int]) -> tuple
         **scan.params, "body": Body(graph), "carries": len(kept), "xs": sum(carries <= k < carries + xs for k in places),
     }
     count = operands[len(body.inputs) :]
-    node = Node(SCAN, (*[operands[k] for k in places], *count), params, scan.shape, scan.dtype, scan.where)
+    node = Node(SCAN, (*[operands[k] for k in places], *count), params, scan.shape, scan.dtype, scan.source_line)
     where = {k: j for j, k in enumerate((*staying, *stacked))}
     where.update({total + k: len(where) + j for j, k in enumerate(staying)})
     return node, where

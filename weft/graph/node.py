@@ -77,7 +77,7 @@ class Primitive:
     at(reader, node, index, guards) -> value or None
         the element of the result at ``index``, read from the operands: :class:`Reader`. None if no index expression exists.
         Element-wise operations and reductions need none.
-    along(node) -> for each operand, for each dimension of the result, the operand's dimension that it runs along, or None
+    axis_maps(node) -> for each operand, for each dimension of the result, the operand's dimension that it runs along, or None
         shape only. None as a whole if the operand's dimensions cannot be followed.
     vjp(cotangent, out, *inputs, **params) -> tuple of Node or None, one an input
         nodes of the table's own primitives; None where the derivative is zero. The walk sums over broadcast dimensions, rules
@@ -97,7 +97,7 @@ class Primitive:
     monoid
         reductions over ``axes`` and running folds: the operation on two elements, ``sum``, ``prod``, ``max``, ``min``,
         ``argmax`` or ``argmin``.
-    last
+    ends_kernel
         no node of the same kernel can read what it writes: its kernel ends with it.
     view
         its result is its operand read through an index: nothing is computed, filled in or joined.
@@ -107,9 +107,9 @@ class Primitive:
         the number of positions at which an index rule reads one operand.
     same_memory
         its result is its operand's memory under another shape.
-    multiplied
+    factor_count
         attention only: the number of leading operands that it multiplies. They are read from memory, like those of a product.
-    composed(*input_nodes, **params) -> Node
+    compose(*input_nodes, **params) -> Node
         the same result from other primitives: for derivatives without ``vjp`` and for devices without a kernel for it.
     domain
         elementwise only: number, dtypes and ranges of the operands that tests draw.
@@ -129,17 +129,17 @@ class Primitive:
     cheap: bool = False
     heavy: bool = False
     monoid: str = ""
-    last: bool = False
+    ends_kernel: bool = False
     view: bool = False
     moves: bool = False
     reads: int = 1
     same_memory: bool = False
     raises: bool = False
     jvp: Callable[..., Any] | None = None
-    multiplied: int = 0
-    composed: Callable[..., Node] | None = None
+    factor_count: int = 0
+    compose: Callable[..., Node] | None = None
     at: Callable[[Reader, Node, Index, Guards], Value | None] | None = None
-    along: Callable[[Node], AxisMaps | None] | None = None
+    axis_maps: Callable[[Node], AxisMaps | None] | None = None
     domain: Domain | None = None
 
     def __repr__(self) -> str:
@@ -173,24 +173,24 @@ class Node:
     inputs : tuple of Node
     params : dict, never changed after construction; keys in the order the primitive declares them
     shape, dtype : of the result; ``dtype`` is a Format
-    where : (code, instruction) of the user's line, in a profile (code, instruction, layer, phase): see ``source_lines.py``
+    source_line : (code, instruction) of the user's line, in a profile (code, instruction, layer, phase): see ``source_lines.py``
     value : None, or the buffer (runtime) or Python number (scalar leaf) of the result
     holder : None, or a weak reference to the Cell through which the user can reach this node; of a scan, weak references
         to its results
     """
 
-    __slots__ = ("__weakref__", "dtype", "holder", "inputs", "op", "params", "shape", "value", "where")
+    __slots__ = ("__weakref__", "dtype", "holder", "inputs", "op", "params", "shape", "source_line", "value")
 
     def __init__(
         self, op: Primitive, inputs: tuple[Node, ...], params: dict[str, Any], shape: Shape, dtype: Format,
-        where: Any = None, value: Any = None,
+        source_line: Any = None, value: Any = None,
     ) -> None:
         self.op = op
         self.inputs = inputs
         self.params = params
         self.shape = shape
         self.dtype = dtype
-        self.where = where
+        self.source_line = source_line
         self.value = value
         self.holder: Any = None
 
@@ -198,7 +198,7 @@ class Node:
         """Return this operation on other operands of the same shapes and dtypes; the node itself if they are its own."""
         if inputs == self.inputs:
             return self
-        return Node(self.op, inputs, self.params, self.shape, self.dtype, self.where)
+        return Node(self.op, inputs, self.params, self.shape, self.dtype, self.source_line)
 
     @property
     def size(self) -> int:

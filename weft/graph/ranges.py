@@ -56,14 +56,14 @@ def _without_check(node: Node, inputs: tuple[Node, ...], ranges: dict[Node, Rang
         inner = _remove_certain_checks(body, known)
         params = params if inner is body else {**params, "body": Body(inner)}
     elif node.op is IN_BOUNDS:
-        ORIGIN.where = node.where
+        ORIGIN.source_line = node.source_line
         (index,) = inputs
         if _is_in_range(index, node, ranges):
             return cast(index, INT64)
         if index.op is CONCAT and any(_is_in_range(i, node, ranges) for i in index.inputs):  # each operand by itself
             parts = [cast(i, INT64) if _is_in_range(i, node, ranges) else call.in_bounds(i, **params) for i in index.inputs]
             return call.concat(*parts, axis=index.params["axis"])
-    return node.on(inputs) if params is node.params else Node(node.op, inputs, params, node.shape, node.dtype, node.where)
+    return node.on(inputs) if params is node.params else Node(node.op, inputs, params, node.shape, node.dtype, node.source_line)
 
 
 def _is_in_range(index: Node, check: Node, ranges: dict[Node, Range]) -> bool:

@@ -74,7 +74,7 @@ def _merge(node: Node, merged: dict[tuple, Node]) -> Node:
 
 def _replacement(node: Node, name: str, *inputs: Node, **params: Any) -> Node:
     """Return a replacement for ``node`` with its shape, dtype and source line."""
-    return Node(TABLE[name], inputs, params, node.shape, node.dtype, node.where)
+    return Node(TABLE[name], inputs, params, node.shape, node.dtype, node.source_line)
 
 
 def _broadcast_like(node: Node, x: Node) -> Node:
@@ -216,7 +216,7 @@ def _split_concat(node: Node) -> Node | None:
     axis, pieces = node.params["axis"], []
     for part in parts:
         shape = (*node.shape[:axis], sum([x.shape[axis] for x in part]), *node.shape[axis + 1 :])
-        pieces.append(Node(node.op, part, node.params, shape, node.dtype, node.where))
+        pieces.append(Node(node.op, part, node.params, shape, node.dtype, node.source_line))
     return _replacement(node, "concat", *pieces, **node.params)
 
 

@@ -17,11 +17,11 @@ from weft.errors import is_own_file
 class _Origins(threading.local):
     """The origin of new nodes, in this thread.
 
-    where: replaces the running line, for nodes that stand for another node (its derivative). layer: while a profile marks
+    source_line: replaces the running line, for nodes that stand for another node (its derivative). layer: while a profile marks
     nodes, the path of the innermost layer that is being called, "" outside of layers; otherwise None.
     """
 
-    where: Any = None
+    source_line: Any = None
     layer: str | None = None
 
 
@@ -33,12 +33,12 @@ _PARTS: dict[str, str] = {}  # folder of a package -> the role of its functions
 
 @contextmanager
 def keep_origin() -> Iterator[Any]:
-    """Give the current ``ORIGIN.where``, and restore it at the end."""
-    before = ORIGIN.where
+    """Give the current ``ORIGIN.source_line``, and restore it at the end."""
+    before = ORIGIN.source_line
     try:
         yield before
     finally:
-        ORIGIN.where = before
+        ORIGIN.source_line = before
 
 
 def part(init: str, is_: str) -> None:
@@ -55,7 +55,7 @@ def _part_of(frame: Any) -> str:
 
 def user_frame() -> Any:
     """Return (code object, instruction offset) of the user's running line: cheap to take, resolved when needed."""
-    origin = ORIGIN.where
+    origin = ORIGIN.source_line
     if origin is not None:
         return origin
     frame: Any = sys._getframe(1)
@@ -104,7 +104,7 @@ def _mark(frame: Any, layer: str) -> Any:
 
 
 def derived_line(where: Any, phase: str) -> Any:
-    """Return the ``where`` of nodes that stand for a node at ``where`` in another phase, such as its derivative."""
+    """Return the source line of nodes that stand for a node at ``where`` in another phase, such as its derivative."""
     return None if where is None else (where[0], where[1], where[2] if len(where) > 2 else "", phase)
 
 

@@ -24,7 +24,7 @@ OWN_CODES = {  # formats with a type code of their own, which NumPy lacks: dlpac
     )
 }
 _DTYPE_OF_CODE = {code: form.numpy for form, code in OWN_CODES.items()}
-_VERSIONED, _PLAIN = b"dltensor_versioned", b"dltensor"
+_VERSIONED_CAPSULE, _PLAIN_CAPSULE = b"dltensor_versioned", b"dltensor"
 _FLAGS = 24  # offset of the flags
 
 
@@ -128,9 +128,9 @@ def open_capsule(capsule: Any) -> tuple[_Tensor, Any]:
     api = ctypes.pythonapi
     valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", api))
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
-    if not valid(capsule, _VERSIONED):
-        return _Tensor.from_address(pointer(capsule, _PLAIN)), None
-    start = pointer(capsule, _VERSIONED)
+    if not valid(capsule, _VERSIONED_CAPSULE):
+        return _Tensor.from_address(pointer(capsule, _PLAIN_CAPSULE)), None
+    start = pointer(capsule, _VERSIONED_CAPSULE)
     major = ctypes.c_uint32.from_address(start).value
     if major != 1:
         raise BufferError(f"a DLPack capsule of version {major} cannot be read: version 1 can")

@@ -46,7 +46,7 @@ class Window:
         return phase, steps
 
     @property
-    def reach(self) -> int:
+    def trailing_pixels(self) -> int:
         """Return how many pixels beyond the last pixel the furthest tap reads."""
         return max(self.shift(t)[1] for t in (0, self.tap.extent - 1))
 

@@ -122,14 +122,14 @@ class Rewriter:
 
     def __init__(self, instead: Mapping[int, Value]) -> None:
         self._instead = instead
-        self._rewritten: dict[int, tuple[Value, Value]] = {}  # id -> (old, new): keeping the old value keeps its id valid
+        self._rewrites: dict[int, tuple[Value, Value]] = {}  # id -> (old, new): keeping the old value keeps its id valid
 
     def value(self, root: Value) -> Value:
-        if id(root) not in self._rewritten:
+        if id(root) not in self._rewrites:
             for v in walk([root]):
-                if id(v) not in self._rewritten:
-                    self._rewritten[id(v)] = v, self._rewrite_one(v)
-        return self._rewritten[id(root)][1]
+                if id(v) not in self._rewrites:
+                    self._rewrites[id(v)] = v, self._rewrite_one(v)
+        return self._rewrites[id(root)][1]
 
     def _rewrite_one(self, v: Value) -> Value:
         if v.op == "acc" and v.attr in self._instead:
@@ -205,7 +205,7 @@ def values_outside_stores(stage: Stage | Contraction | Chain) -> list[Value]:
     if isinstance(stage, Contraction):
         return [stage.a, stage.b]
     if isinstance(stage, Chain):
-        guards = [v for affine, _, _ in stage.where for v, _ in affine.gather]
+        guards = [v for affine, _, _ in stage.guards for v, _ in affine.gather]
         return [*(v for i in stage.inner for v in (i.a, i.b)), *guards, *stage.middle, *(o.b for o in stage.outer)]
     return [r.value for r in stage.reductions]
 
@@ -238,7 +238,7 @@ def axes_of(stage: Stage | Contraction | Chain) -> tuple[Axis, ...]:
     return (*stage.axes, *(a for r in stage.reductions for a in r.axes))
 
 
-def each(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Value]:
+def iterate_values(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Value]:
     """Yield each value below ``values`` once, users before operands. Ids in ``seen`` are skipped; visited ids are added to it."""
     seen = set() if seen is None else seen
     stack = list(values)
@@ -251,8 +251,8 @@ def each(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Valu
 
 
 def loads(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Access]:
-    """Yield every access that the values read, including gathered indices, in the order of :func:`apply_each`."""
-    return (v.attr for v in each(values, seen) if v.op == "load")
+    """Yield every access that the values read, including gathered indices, in the order of :func:`iterate_values`."""
+    return (v.attr for v in iterate_values(values, seen) if v.op == "load")
 
 
 def iterate_topmost(values: Iterable[Value], wanted: Callable[[Value], bool]) -> Iterator[Value]:

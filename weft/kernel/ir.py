@@ -342,7 +342,7 @@ class Chain:
         for every batch, row, n:       outer products: sum of value * b along the columns (or rows) -> stores
 
     Attention and its derivatives have this form.
-    where: outside of it the score is -inf and an outer product's value is 0, so whole tiles of the intermediate matrix can be
+    guards: outside of them the score is -inf and an outer product's value is 0, so whole tiles of the intermediate matrix can be
         skipped.
     softmax: None if the values depend on the inner products alone.
     stores: run for every (batch, row); they read top and total.
@@ -353,7 +353,7 @@ class Chain:
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
     inner: tuple[Inner, ...]
-    where: tuple[tuple[Affine, int, int], ...]
+    guards: tuple[tuple[Affine, int, int], ...]
     softmax: Softmax | None
     outer: tuple[Outer, ...]
     accum: Format

@@ -114,7 +114,7 @@ def _chain(t: _Text, c: Chain, indent: str) -> None:
     for i in c.inner:
         a, b = t.value(i.a, indent), t.value(i.b, indent)
         t.lines.append(f"{indent}acc{i.id} = sum {a} * {b} over {_axes(i.k)}")
-    for affine, lo, hi in c.where:
+    for affine, lo, hi in c.guards:
         t.lines.append(f"{indent}where {lo}<={t.affine(affine, indent)}<{hi}")
     if c.softmax is not None:
         s = c.softmax

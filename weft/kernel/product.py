@@ -12,7 +12,7 @@ from math import prod
 
 from weft.dtypes.formats import FLOAT32, FLOAT64, FLOATS, INT8, INT16, INT32, UINT8, UINT16, Format
 from weft.kernel.convolution import operand_load
-from weft.kernel.expressions import Rewriter, access_values, each
+from weft.kernel.expressions import Rewriter, access_values, iterate_values
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Reduction, Store, Value, size_of
 from weft.kernel.summation import contraction_order
 from weft.kernel.tallies import contraction_of, split_last_phase
@@ -67,15 +67,15 @@ class Product:
         return size_of(self.outer)
 
     @property
-    def turns(self) -> int:
+    def k_iterations(self) -> int:
         """Return how often the loop over k runs for one element of the result."""
         return prod(self.k_outer)
 
     @property
     def flops(self) -> int:
-        return 2 * self.rows * self.columns * self.k * self.turns * self.batch
+        return 2 * self.rows * self.columns * self.k * self.k_iterations * self.batch
 
-    def swapped(self) -> Product:
+    def transpose(self) -> Product:
         """Return the same product with m and n exchanged: the transposed result."""
         return replace(self, m=self.n, n=self.m, a=self.b, b=self.a)
 
@@ -121,18 +121,21 @@ def match_product(kernel: Kernel) -> Product | None:
 
 # the formats from which products widen operands to an accumulator as they read them
 _BYTES = frozenset((INT8, UINT8))
-WIDENED: dict[Format, Set[Format]] = {INT32: _BYTES, **dict.fromkeys((FLOAT32, FLOAT64), FLOATS | _BYTES | {INT16, UINT16})}
+WIDENED_FORMATS: dict[Format, Set[Format]] = {
+    INT32: _BYTES, **dict.fromkeys((FLOAT32, FLOAT64), FLOATS | _BYTES | {INT16, UINT16}),
+}
 
 
 def load_access(value: Value, accum: Format) -> Access | None:
     """Return the access of a load, possibly widened to ``accum``; None if it has guards or gathered indices."""
-    access = operand_load(value, accum.name, WIDENED.get(accum, FLOATS))
+    access = operand_load(value, accum.name, WIDENED_FORMATS.get(accum, FLOATS))
     return None if access is None or access.guard or access.buffer.dtype.bytes > accum.bytes else access
 
 
 def _affines_of(stores: tuple[Store, ...], tallies: tuple[Reduction, ...]) -> list[Affine]:
     """Return every affine index, flattened, that the stores and tallies evaluate."""
-    values = list(each([*[v for s in stores for v in (s.value, *access_values(s.access))], *[r.value for r in tallies]]))
+    stored = [v for s in stores for v in (s.value, *access_values(s.access))]
+    values = list(iterate_values([*stored, *[r.value for r in tallies]]))
     accesses = [*(s.access for s in stores), *(v.attr for v in values if v.op == "load")]
     indices = [index for a in accesses for index in (a.flat(), *(g for g, _, _ in a.guard))]
     return indices + [v.attr for v in values if v.op == "index"]

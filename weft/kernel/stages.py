@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from weft.kernel import ir
-from weft.kernel.expressions import Rewriter, access_key, each, roots, tag, walk
+from weft.kernel.expressions import Rewriter, access_key, iterate_values, roots, tag, walk
 from weft.kernel.index import Guard, always_holds
 from weft.kernel.summation import contraction_order
 
@@ -142,7 +142,7 @@ class _Rewriter(Rewriter):
         self.by_key: dict[tuple, ir.Value] = {}
 
     def _rewrite_one(self, v: ir.Value) -> ir.Value:
-        op, attr, args = v.op, v.attr, tuple([self._rewritten[id(a)][1] for a in v.args])
+        op, attr, args = v.op, v.attr, tuple([self._rewrites[id(a)][1] for a in v.args])
         if op == "acc" and attr in self.exported_accumulators:
             buffer, place = self.exported_accumulators[attr]
             op, attr = "load", ir.Access(buffer, (place,))
@@ -335,7 +335,7 @@ def work(epilogue: Epilogue) -> int:
     """Return about how many instructions an epilogue takes for one vector."""
     stores, tallies = epilogue
     free = ("const", "acc", "scalar")
-    values = each([*(s.value for s in stores), *(r.value for r in tallies)])
+    values = iterate_values([*(s.value for s in stores), *(r.value for r in tallies)])
     return len(stores) + len(tallies) + sum(
         0 if v.op in free else 30 if v.op in ir.MACHINE_OPERATIONS and ir.MACHINE_OPERATIONS[v.op].costly else 1 for v in values
     )

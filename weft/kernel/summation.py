@@ -73,7 +73,8 @@ def product_order(m: int, n: int, k: tuple[int, ...], orders: Orders = CPU.order
     total = prod(extents)
     if not total:
         return Order(1, 1)
-    blocks = next((b for limit, b in orders.few if total <= limit), 1) if m * n * total <= orders.small else 1
+    is_small = m * n * total <= orders.small_product
+    blocks = next((b for limit, b in orders.small_product_blocks if total <= limit), 1) if is_small else 1
     return Order(1, _block(extents, min(-(-total // blocks), orders.chain)))
 
 

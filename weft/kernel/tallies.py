@@ -30,21 +30,21 @@ def is_order_free(monoid: str, dtype: Format) -> bool:
     return monoid in ("max", "min") or (monoid in ("sum", "prod") and dtype not in FLOATS)
 
 
-class Tallied(NamedTuple):
+class TallySplit(NamedTuple):
     """The phases of a kernel without the last one, and the stores of this one, which read tallies."""
 
     phases: tuple[Phase, ...]
     stores: tuple[Store, ...]
 
 
-def split_last_phase(kernel: Kernel) -> Tallied:
+def split_last_phase(kernel: Kernel) -> TallySplit:
     """Separate the phase that stores tallies from the phases before it."""
     last = kernel.phases[-1].stages[0] if kernel.phases and len(kernel.phases[-1].stages) == 1 else None
     tallies = {r.id for phase in kernel.phases for s in phase.stages[1:] if isinstance(s, Stage) for r in s.reductions}
     if isinstance(last, Stage) and not (last.axes or last.reductions or kernel.phases[-1].axes):
         if any(v.op == "acc" and v.attr in tallies for v in walk(roots([last]))):
-            return Tallied(kernel.phases[:-1], last.stores)
-    return Tallied(kernel.phases, ())
+            return TallySplit(kernel.phases[:-1], last.stores)
+    return TallySplit(kernel.phases, ())
 
 
 def reduces_tallies(stage: Stage) -> bool:

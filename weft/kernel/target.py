@@ -39,8 +39,8 @@ class Orders(NamedTuple):
     rows: int = 64
     chain: int = 128
     window: int = 256
-    small: int = 1_000_000
-    few: tuple[tuple[int, int], ...] = ((32, 1), (80, 2), (200, 3), (400, 4))
+    small_product: int = 1_000_000
+    small_product_blocks: tuple[tuple[int, int], ...] = ((32, 1), (80, 2), (200, 3), (400, 4))
 
 
 class FusionLimits(NamedTuple):
@@ -62,12 +62,12 @@ class ChainLimits(NamedTuple):
     """The products of products for which a device has kernels.
 
     widest: largest extent of k of an inner product and of n of an outer product.
-    least, bits: width in bits of the narrowest and of the widest format.
+    min_bits, max_bits: width in bits of the narrowest and of the widest format.
     """
 
     widest: int = 1 << 62
-    bits: int = 64
-    least: int = 0
+    max_bits: int = 64
+    min_bits: int = 0
 
 
 EVERY = frozenset(("phases", "iterations", "elements"))

@@ -46,9 +46,9 @@ class Sequential(Module):
         self.given_names: tuple[str | None, ...] = ()  # None for a layer without a name
         for i, layer in enumerate(layers):
             name, layer = layer if isinstance(layer, tuple) else (None, layer)
-            self._put(i, layer, name)
+            self._put_layer(i, layer, name)
 
-    def _put(self, position: int, layer: Any, name: str | None) -> None:
+    def _put_layer(self, position: int, layer: Any, name: str | None) -> None:
         if not callable(layer):
             raise TypeError(f"Sequential: layer {position} is a {type(layer).__name__}, not a layer")
         layer = layer if isinstance(layer, Module) else Lambda(layer)
@@ -96,14 +96,14 @@ class Sequential(Module):
 
     def append(self, layer: Module, name: str | None = None) -> Sequential:
         """Add a layer (or a function) at the end; return the Sequential."""
-        self._put(len(self.layers), layer, name)
+        self._put_layer(len(self.layers), layer, name)
         return self
 
     def insert(self, index: int | str, layer: Module, name: str | None = None) -> Sequential:
         """Add a layer in front of the one at ``index`` (position or name); return the Sequential."""
         position = self.index(index) if isinstance(index, str) else index
         position = max(position + len(self), 0) if position < 0 else min(position, len(self))
-        self._put(position, layer, name)
+        self._put_layer(position, layer, name)
         return self
 
     def remove(self, layer: int | str | Module) -> Module:
@@ -153,7 +153,7 @@ class Sequential(Module):
         position = self.index(i)
         name = self.given_names[position]
         self.remove(position)
-        self._put(position, layer, name)
+        self._put_layer(position, layer, name)
 
     def __delitem__(self, i: int | str) -> None:
         self.remove(i)

@@ -16,7 +16,7 @@ from weft.dtypes.formats import DEFAULT
 from weft.errors import ShapeError
 from weft.functions import random
 from weft.functions.creation.fill import asarray, full
-from weft.functions.elementwise.composed import clip
+from weft.functions.elementwise.compositions import clip
 from weft.functions.elementwise.ufuncs import erf
 from weft.nn.size_arguments import int_or_none
 from weft.process.docstrings import complete_module

@@ -20,7 +20,7 @@ from weft.transforms.tree import register_module, structure_changed
 
 
 class _CallHook(threading.local):
-    watch: Any = None  # replaces forward in this thread: watch(module, args, kwargs)
+    watch_call: Any = None  # replaces forward in this thread: watch_call(module, args, kwargs)
     enter: Any = None  # returns the context manager in which forward runs: enter(module)
 
 
@@ -40,11 +40,11 @@ class ModuleTree:
         register_module(cls)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        watch, enter = CALL_HOOK.watch, CALL_HOOK.enter
+        watch_call, enter = CALL_HOOK.watch_call, CALL_HOOK.enter
         if enter is not None:
             with enter(self):
-                return self.forward(*args, **kwargs) if watch is None else watch(self, args, kwargs)
-        return self.forward(*args, **kwargs) if watch is None else watch(self, args, kwargs)
+                return self.forward(*args, **kwargs) if watch_call is None else watch_call(self, args, kwargs)
+        return self.forward(*args, **kwargs) if watch_call is None else watch_call(self, args, kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"{type(self).__name__} has no forward method: define forward(self, x)")

@@ -79,7 +79,7 @@ class LayerPrecision:
 
     def round_gradient(self, y: Array) -> Array:
         """Return ``y``, whose gradient will be rounded."""
-        return y if self.gradients is None else _gradient_rounding(self.gradients)(y, _COUNTED.overflows)
+        return y if self.gradients is None else _gradient_rounding(self.gradients)(y, _OVERFLOW_COUNTER.overflows)
 
 
 class Precision:
@@ -167,11 +167,11 @@ class Precision:
         """Return the roundings of the layer ``name``; None if there are none."""
         for pattern, layer in self.layers:
             if pattern == "*" or matches(f"{name}.weight" if name else "weight", pattern):
-                return None if layer == _NOTHING else layer
+                return None if layer == _NO_ROUNDINGS else layer
         return None
 
 
-_NOTHING = LayerPrecision()
+_NO_ROUNDINGS = LayerPrecision()
 
 
 def _patterns(only: Any) -> tuple[str, ...]:
@@ -264,7 +264,7 @@ def precision(
         )
     elif any(x is not None for x in (weights, activations, gradients, rounding, saturate, only)):
         raise TypeError("precision: give a Precision or arguments, not both")
-    return _inside(layers)
+    return _use_precision(layers)
 
 
 def parse_precision(given: Precision | Mapping[str, Any]) -> Precision:
@@ -281,15 +281,15 @@ class _Names(threading.local):
 _NAMES = _Names()
 
 
-class _Counted(threading.local):
+class _OverflowCounter(threading.local):
     overflows: Array | None = None  # 0, whose gradient counts the roundings of gradients that overflow
 
 
-_COUNTED = _Counted()
+_OVERFLOW_COUNTER = _OverflowCounter()
 
 
 @contextmanager
-def _inside(chosen: Precision) -> Iterator[None]:
+def _use_precision(chosen: Precision) -> Iterator[None]:
     by_name = [pattern for pattern, _ in chosen.layers] != ["*"]
     before = _NAMES.names, CALL_HOOK.enter
     _NAMES.names, CALL_HOOK.enter = None, _enter if by_name else None
@@ -328,11 +328,11 @@ def _check_patterns(chosen: Precision, module: ModuleTree) -> None:
 @contextmanager
 def count_overflows(counter: Array | None) -> Iterator[None]:
     """Context manager: the gradient of ``counter`` becomes the number of roundings of gradients that overflow."""
-    before, _COUNTED.overflows = _COUNTED.overflows, counter
+    before, _OVERFLOW_COUNTER.overflows = _OVERFLOW_COUNTER.overflows, counter
     try:
         yield
     finally:
-        _COUNTED.overflows = before
+        _OVERFLOW_COUNTER.overflows = before
 
 
 def current_precision() -> LayerPrecision | None:

@@ -112,7 +112,7 @@ def summarise(model: ModuleTree, inputs: tuple[Any, ...], dtype: Any = "float32"
 
     if not inputs:
         raise ShapeError(f"summary: pass the inputs of {type(model).__name__}: an array, or a shape such as (32, 3, 28, 28)")
-    if CALL_HOOK.watch is not None or CONTEXT.trace is not None or CONTEXT.transform_depth:
+    if CALL_HOOK.watch_call is not None or CONTEXT.trace is not None or CONTEXT.transform_depth:
         raise TraceError("summary: not inside a model's forward, jit or grad; call it outside")
     summary = _summary(model, [_input(x, as_dtype(dtype)) for x in inputs])
     console = Console()
@@ -192,11 +192,11 @@ def _trace_calls(model: ModuleTree, inputs: list[Array]) -> _ModuleCall:
         call.results = [a.node for a in arrays_in(out)][::-1]  # arrays_in walks from the last to the first
         return out
 
-    CALL_HOOK.watch = watch
+    CALL_HOOK.watch_call = watch
     try:
         jit(lambda *args: model(*args)).trace(*inputs)
     finally:
-        CALL_HOOK.watch = None
+        CALL_HOOK.watch_call = None
     return top.inner[0]
 
 

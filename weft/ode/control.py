@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.array import Array
-from weft.functions.elementwise.composed import clip
+from weft.functions.elementwise.compositions import clip
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import exp, log, maximum, minimum, sign, stop_gradient
 from weft.functions.indexing.where import where

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.functions.creation.fill import asarray, ones, ones_like, zeros, zeros_like
-from weft.functions.elementwise.composed import clip
+from weft.functions.elementwise.compositions import clip
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import isfinite, maximum, sign
 from weft.functions.indexing.where import where
@@ -144,7 +144,7 @@ def _attempt(problem: Problem, state: dict[str, Any], last: Array, direction: Ar
         accepted = asarray(True) if step.converged is None else step.converged
     end, end_state = where(final, last, t + h), step.y
     if problem.watcher.events:
-        after["events"], part = problem.watcher.watch(state["events"], t, h, y, step, accepted)
+        after["events"], part = problem.watcher.find_events(state["events"], t, h, y, step, accepted)
         ended = part < 2
         end = where(ended, t + h * part.astype(h.dtype), end)
         end_state = where(ended, evaluate(y, step.polynomial, part), end_state)

@@ -10,7 +10,7 @@ from weft.array import Array
 from weft.dtypes.formats import BOOL
 from weft.errors import ShapeError, short
 from weft.functions.creation.fill import asarray, full_like
-from weft.functions.elementwise.composed import clip
+from weft.functions.elementwise.compositions import clip
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import isnan, minimum, sign, stop_gradient
 from weft.functions.indexing.where import where
@@ -99,7 +99,9 @@ class Watcher:
             tuple([full_like(y, nothing) for _ in numbers]), asarray(False),
         )
 
-    def watch(self, state: EventState, t: Array, h: Array, y: Array, step: Step, accepted: Array) -> tuple[EventState, Array]:
+    def find_events(
+        self, state: EventState, t: Array, h: Array, y: Array, step: Step, accepted: Array,
+    ) -> tuple[EventState, Array]:
         """Return the state after a step and the part of the step at which the solution ends, 2 if it does not."""
         values, roots, found = [], [], []
         end = asarray(2.0, dtype=y.dtype)

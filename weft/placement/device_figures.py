@@ -77,7 +77,7 @@ def _interpolate(curve: Sequence[tuple[float, float]], size: float) -> float:
     return exp(log(r0) + (log(r1) - log(r0)) * (log(size) - log(s0)) / (log(s1) - log(s0)))
 
 
-_MEASURED: dict[tuple[str, int], Machine] = {}
+_MACHINES: dict[tuple[str, int], Machine] = {}
 
 
 def machine(name: str = "cpu") -> Machine:
@@ -109,9 +109,9 @@ def _figures_of(name: str) -> Machine:
 
     device = get_device(name)
     key = name, device.threads
-    if key not in _MEASURED:
-        _MEASURED[key] = _recall_or_measure(device, device.threads)
-    return _MEASURED[key]
+    if key not in _MACHINES:
+        _MACHINES[key] = _recall_or_measure(device, device.threads)
+    return _MACHINES[key]
 
 
 def measured_devices() -> list[str]:

@@ -17,7 +17,7 @@ from math import prod
 
 from weft.devices.cuda.generate import launches_of
 from weft.kernel import ir
-from weft.kernel.expressions import access_values, axes_of, dependencies, each, stores_of, values_outside_stores
+from weft.kernel.expressions import access_values, axes_of, dependencies, iterate_values, stores_of, values_outside_stores
 from weft.kernel.ir import Chain, Contraction, Kernel
 from weft.placement.device_figures import Machine
 from weft.schedule.program import Call, Copy, HostCall, Loop, Program, find_hosts
@@ -39,7 +39,7 @@ class Work:
 
     vectors: vector instructions; they scale with the peak of arithmetic.
     moves: reads and writes of near memory, on a CPU.
-    calls: functions of the C library, called for each element. called: the number of calls.
+    calls: functions of the C library, called for each element. call_count: the number of calls.
     waits: dependent or memory-latency-bound steps, element by element, on a CPU.
     products: (contraction or chain, operations) pairs.
     """
@@ -47,7 +47,7 @@ class Work:
     vectors: float
     moves: float
     calls: float
-    called: int
+    call_count: int
     waits: float
     products: tuple[tuple[ir.Contraction | ir.Chain, int], ...]
 
@@ -58,13 +58,13 @@ def work_of(kernel: ir.Kernel) -> Work:
     counter = _Counter(kernel)
     for phase in kernel.phases:
         counter.count(phase)
-    return Work(counter.vectors, counter.moves, counter.calls, counter.called, counter.waits, tuple(counter.products))
+    return Work(counter.vectors, counter.moves, counter.calls, counter.call_count, counter.waits, tuple(counter.products))
 
 
 class _Counter:
     def __init__(self, kernel: ir.Kernel) -> None:
         self.vectors = self.moves = self.calls = self.waits = 0.0
-        self.called = 0
+        self.call_count = 0
         self.products: list[tuple[ir.Contraction | ir.Chain, int]] = []
         self._free: dict[int, frozenset[int]] = {}  # sum id -> axes along which the result varies
         self._dependencies: dict[int, frozenset] = {}
@@ -102,7 +102,7 @@ class _Counter:
             share, along = 1.0, None
             if isinstance(stage, (ir.Contraction, ir.Chain)):
                 # a causal mask skips half of the intermediate matrix
-                share = 0.5 if isinstance(stage, ir.Chain) and stage.where else 1.0
+                share = 0.5 if isinstance(stage, ir.Chain) and stage.guards else 1.0
                 self.products.append((stage, int(share * product_operations(stage))))
                 if isinstance(stage, ir.Chain) and stage.softmax is not None:
                     weights = ir.size_of((*stage.batch, *stage.rows, *stage.columns))
@@ -123,7 +123,7 @@ class _Counter:
         """Count the operations of a stage. along: the axis along which the stage steps through memory, if known."""
         stores = stores_of(stage)
         roots = [*values_outside_stores(stage), *[s.value for s in stores], *[v for s in stores for v in access_values(s.access)]]
-        for v in each(roots):
+        for v in iterate_values(roots):
             if v.op in ("const", "scalar", "acc", "index") or id(v) in kept:
                 continue
             times = prod([self._extents[a] for a in self._axes_of(v)])
@@ -139,7 +139,7 @@ class _Counter:
                 self.vectors += times * DIVIDED_NS * _width(v)
             elif operation.ns >= CALL_NS and v.op not in ("philox", "philox_half") or (v.op == "erf" and v.dtype.bytes > 4):
                 self.calls += times * max(operation.ns, ir.LIBRARY_NS if v.op == "erf" else 0.0)
-                self.called += times
+                self.call_count += times
             else:
                 self.vectors += times * operation.ns * _width(v)
             if operation is not None and operation.costly:
@@ -280,7 +280,7 @@ def _kernel_seconds(kernel: Kernel, nbytes: int, machine: Machine) -> float:
         if arithmetic * machine.threads < FEW_S:
             arithmetic *= machine.threads
         return max(memory, arithmetic) + NOT_OVERLAPPED * min(memory, arithmetic)
-    return max(memory, products + 2 * (work.vectors / SIMPLE_NS + CALL_INSTRUCTIONS * work.called) / machine.flops)
+    return max(memory, products + 2 * (work.vectors / SIMPLE_NS + CALL_INSTRUCTIONS * work.call_count) / machine.flops)
 
 
 def _product_rate(product: Contraction | Chain, count: int, machine: Machine, measured: Collection[str]) -> float:

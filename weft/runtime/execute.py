@@ -107,7 +107,7 @@ def copy_structure(graph: Graph) -> Graph:
     for node in graph.order:
         if node not in copies:
             inputs = tuple(copies[i] for i in node.inputs)
-            copies[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+            copies[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, node.source_line)
     return Graph([copies[n] for n in graph.inputs], [copies[n] for n in graph.outputs])
 
 
@@ -138,7 +138,7 @@ def run(graph: Graph, values: Sequence[Any], compiled: Run | None = None) -> lis
     except MemoryError as error:
         largest = max(graph.outputs, key=lambda n: n.nbytes)
         raise type(error)(
-            f"{user_line(largest.where)}: {error}; the largest result here has shape {largest.shape}, dtype "
+            f"{user_line(largest.source_line)}: {error}; the largest result here has shape {largest.shape}, dtype "
             f"{largest.dtype.name} and {format_bytes(largest.nbytes)}"
         ) from None
 
@@ -187,13 +187,13 @@ def _find_places(graph: Graph, program: Any) -> list[Place]:
     from weft.schedule.index_checks import sites
     from weft.schedule.program import find_hosts
 
-    checked = [(site, _find_place(graph, IN_BOUNDS.name, site.where)) for site in sites(program)]
-    return checked + [(step, _find_place(graph, step.name, step.where)) for step in find_hosts(program) if step.raises]
+    checked = [(site, _find_place(graph, IN_BOUNDS.name, site.source_line)) for site in sites(program)]
+    return checked + [(step, _find_place(graph, step.name, step.source_line)) for step in find_hosts(program) if step.raises]
 
 
 def _find_place(graph: Graph, name: str, where: Any) -> tuple[int, ...]:
     for k, node in enumerate(graph.order):
-        if node.op.name == name and node.where is where:  # rewrites of a node pass on this very object
+        if node.op.name == name and node.source_line is where:  # rewrites of a node pass on this very object
             return (k,)
         if node.op.kind == "loop":
             path = _find_place(node.params["body"].graph, name, where)
@@ -205,7 +205,7 @@ def _find_place(graph: Graph, name: str, where: Any) -> tuple[int, ...]:
 def _index_error(fault: IndexFault, places: list[Place], graph: Graph) -> IndexError:
     """Return the IndexError of a fault with the line of this graph, which may differ from the graph that was compiled."""
     site, path = places[fault.site]
-    return make_index_error(fault, site, _line_of(graph, path, site.where))
+    return make_index_error(fault, site, _line_of(graph, path, site.source_line))
 
 
 def _line_of(graph: Graph, path: tuple[int, ...], default: Any) -> Any:
@@ -213,14 +213,14 @@ def _line_of(graph: Graph, path: tuple[int, ...], default: Any) -> Any:
     node: Any = None
     for k in path:
         node = (graph if node is None else node.params["body"].graph).order[k]
-    return default if node is None else node.where
+    return default if node is None else node.source_line
 
 
 def _step_error(error: ValueError, places: list[Place], graph: Graph) -> ValueError:
     """Return the error of a step in NumPy with the line of this graph."""
     step = error.step  # type: ignore[attr-defined]
     path = next((path for candidate, path in places if candidate is step), None)
-    return error if path is None else add_user_line(error, _line_of(graph, path, step.where))
+    return error if path is None else add_user_line(error, _line_of(graph, path, step.source_line))
 
 
 def add_user_line(error: ValueError, where: Any) -> ValueError:

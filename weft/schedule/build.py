@@ -91,11 +91,12 @@ def _schedule(graph: Graph, target: Target, prepare: Prepare | None, inside: boo
             if node.op.kind == "loop":
                 steps.append(_loop(slots, f, prepare))
                 continue
-            assert node.op.reference is not None
+            op = node.op
+            assert op.reference is not None
             args = tuple([slots.slot_of(i, i.shape) for i in node.inputs])
             out = slots.slot_of(node, node.shape)
-            flops = 0 if node.op.cost is None else node.op.cost(node).flops
-            steps.append(HostCall(node.op.name, node.op.reference, args, out, node.params, node.op.raises, node.where, flops))
+            flops = 0 if op.cost is None else op.cost(node).flops
+            steps.append(HostCall(op.name, op.reference, args, out, node.params, op.raises, node.source_line, flops))
             continue
         ids = [slots.slot_of(n, shape) for n, shape in f.inputs] + [slots.slot_of(n, n.shape) for n in f.outputs]
         numbers = tuple([slots.position[n] for n in f.scalars])
@@ -262,7 +263,7 @@ def _donations(
     for k, (step, f) in enumerate(zip(steps, fused, strict=False)):
         if isinstance(step, Loop):
             for c in step.in_place:
-                source, target = root(slots, step.carries[c].init), root(slots, step.carries[c].last)
+                source, target = root(slots, step.carries[c].init), root(slots, step.carries[c].result)
                 once = sum(root(slots, i).id == source.id for i in step.reads) == 1
                 if source.kind == "input" and target.kind == "output" and last[source.position] == k == first[target.id] and once:
                     pairs.append((1, source.position, target.position))

@@ -14,7 +14,7 @@ from weft.graph.primitives.elementwise import CAST
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.graph.simplify import holds
 from weft.kernel.index import follows
-from weft.kernel.product import WIDENED
+from weft.kernel.product import WIDENED_FORMATS
 from weft.kernel.target import CPU, Target
 from weft.schedule.convolution_order import has_generator_order
 
@@ -99,7 +99,7 @@ class FusionGraph:
                 self._real.add(node)
                 if kind == "convolution" and has_generator_order(node):
                     self._store_operands(inputs)
-                for i in inputs[: node.op.multiplied]:
+                for i in inputs[: node.op.factor_count]:
                     self._store_unless_indexed(i, kind)
             elif kind == "shape" and self._is_deep(node):
                 self._real.add(node)
@@ -130,7 +130,7 @@ class FusionGraph:
                 if kind == "convolution" and has_generator_order(node):
                     self._store_operands(inputs)
                 else:
-                    for i in inputs if node.op.contracts else inputs[: node.op.multiplied]:
+                    for i in inputs if node.op.contracts else inputs[: node.op.factor_count]:
                         self._store_unless_indexed(i, kind)
 
     def _is_deep(self, node: Node) -> bool:
@@ -209,4 +209,4 @@ class FusionGraph:
 def _read_as(dtype: Format, kind: str) -> Collection[Format]:
     """Return the formats that a product or convolution can read from memory as ``dtype``."""
     floats = FLOATS if dtype in FLOATS else ()
-    return WIDENED.get(dtype, floats) if kind == "product" else floats
+    return WIDENED_FORMATS.get(dtype, floats) if kind == "product" else floats

@@ -39,7 +39,7 @@ def reduces(node: Node) -> bool:
 
 def ends_kernel(node: Node) -> bool:
     """Return whether no node of the same kernel can read what the node writes."""
-    return node.op.last or node.op.kind == "write" and any(abs(s) != 1 for s in node.params["step"])
+    return node.op.ends_kernel or node.op.kind == "write" and any(abs(s) != 1 for s in node.params["step"])
 
 
 @dataclass(eq=False, slots=True)
@@ -179,7 +179,7 @@ class Structure:
         operands = [f for f in below if f is not None]
         if not operands:
             return None
-        if node.op.along is not None:
+        if node.op.axis_maps is not None:
             dims = self._dims_along(node, below)
         else:
             for f, i in zip(below, node.inputs, strict=True):
@@ -197,8 +197,8 @@ class Structure:
 
     def _dims_along(self, node: Node, below: Sequence[NodeFacts | None]) -> Dims:
         """Return a moving node's dimensions: those of its operands where it runs along them, otherwise new ones."""
-        assert node.op.along is not None
-        places = node.op.along(node)
+        assert node.op.axis_maps is not None
+        places = node.op.axis_maps(node)
         if places is None:
             raise NotFusible(reasons.RESHAPE)
         dims = [0] * len(node.shape)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from weft.graph.node import Node
-from weft.kernel.expressions import each, roots
+from weft.kernel.expressions import iterate_values, roots
 from weft.kernel.hazards import copies
 from weft.kernel.ir import Kernel, Phase
 from weft.schedule.fuse import FusedGroup
@@ -19,7 +19,7 @@ from weft.schedule.program import Call, HostCall, Loop, Program, Site, Step, cal
 def site(node: Node) -> Site:
     """Return the Site of an ``in_bounds`` node."""
     p, unsigned = node.params, node.inputs[0].dtype.kind == "unsigned"
-    return Site(node.where, p["axis"], p["extent"], -p["extent"] if p["from_end"] and not unsigned else 0, unsigned)
+    return Site(node.source_line, p["axis"], p["extent"], -p["extent"] if p["from_end"] and not unsigned else 0, unsigned)
 
 
 def sites(program: Program) -> tuple[Site, ...]:
@@ -62,7 +62,7 @@ def _may_fault(steps: Sequence[Step], fused: Sequence[FusedGroup]) -> list[bool]
 
 def has_checks(phase: Phase) -> bool:
     """Return whether a phase checks an index that users gave."""
-    return any(v.op == "check" and v.attr.site is not None for v in each(roots(phase.stages)))
+    return any(v.op == "check" and v.attr.site is not None for v in iterate_values(roots(phase.stages)))
 
 
 def _first_write(kernel: Kernel, i: int, o: int) -> int:

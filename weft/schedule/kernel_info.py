@@ -20,7 +20,7 @@ def describe_kernel(fused: FusedGroup, lines: dict[Any, str]) -> KernelInfo:
     kernel = fused.kernel
     assert kernel is not None
     flops = sum([n.op.cost(n).flops for n in fused.nodes if n.op.cost is not None])
-    where = dict.fromkeys(_line(n, lines) for n in fused.nodes if n.where is not None)
+    where = dict.fromkeys(_line(n, lines) for n in fused.nodes if n.source_line is not None)
     boundary = dict.fromkeys(f"{r.consumer.op.name}: {r.reason}" for r in fused.boundaries)
     return KernelInfo(kernel.name, len(kernel.phases), flops, fused.bytes, tuple(where), tuple(boundary), _notes(kernel))
 
@@ -40,9 +40,9 @@ def _notes(kernel: Kernel) -> tuple[str, ...]:
 
 def _line(node: Node, lines: dict[Any, str]) -> str:
     """Return ``file:line`` of a node, cached in ``lines``."""
-    key = (id(node.where[0]), node.where[1])
+    key = (id(node.source_line[0]), node.source_line[1])
     if key not in lines:
-        lines[key] = user_line(node.where)
+        lines[key] = user_line(node.source_line)
     return lines[key]
 
 

@@ -6,7 +6,7 @@ The loss of a label thus costs one load a row instead of one comparison a class.
 from __future__ import annotations
 
 from weft.dtypes.formats import FLOATS, INTEGERS
-from weft.kernel.expressions import INT64, Machine, each, walk
+from weft.kernel.expressions import INT64, Machine, iterate_values, walk
 from weft.kernel.ir import Access, Affine, Axis, Value, axis_index
 
 MIN_POSITIONS = 64  # positions: a shorter loop costs no more than computing the position
@@ -20,7 +20,7 @@ def load_single_element(m: Machine, value: Value, axis: Axis) -> Value | None:
     if value.op != "select" or axis.extent < MIN_POSITIONS or value.dtype.bytes < 4:
         return None
     condition, inner, other = value.args
-    if any(v.op == "check" and _varies(v, axis) for v in each([inner])):
+    if any(v.op == "check" and _varies(v, axis) for v in iterate_values([inner])):
         return None  # each element must be checked, not only the one that is read
     if condition.op != "eq" or other.op != "const" or other.attr != 0:
         return None
@@ -52,7 +52,7 @@ def _affines(value: Value) -> list[Affine]:
 
 def _varies(value: Value, axis: Axis) -> bool:
     """Return whether a value depends on the axis."""
-    return any(a == axis.id for v in each([value]) for affine in _affines(v) for a, _ in affine.terms)
+    return any(a == axis.id for v in iterate_values([value]) for affine in _affines(v) for a, _ in affine.terms)
 
 
 def _substitute(m: Machine, value: Value, axis: Axis, place: Value) -> Value:

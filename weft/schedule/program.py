@@ -39,11 +39,11 @@ class Slot:
 class Site(NamedTuple):
     """An index that a kernel checks.
 
-    where: the user's line (see Node). axis, extent: named by the error. lowest: the index of the first element, -extent or 0.
-    unsigned: whether the index has an unsigned dtype.
+    source_line: the user's line (see Node). axis, extent: named by the error. lowest: the index of the first element, -extent or
+        0. is_unsigned: whether the index has an unsigned dtype.
     """
 
-    where: Any
+    source_line: Any
     axis: int
     extent: int
     lowest: int
@@ -76,7 +76,7 @@ class Call:
 class HostCall:
     """Run NumPy on the CPU: ``fn(*arrays, **params) -> array`` from slots to a slot.
 
-    raises: whether it may raise because of its operands' values. where: the user's line (see Node). flops: its work.
+    raises: whether it may raise because of its operands' values. source_line: the user's line (see Node). flops: its work.
     """
 
     name: str
@@ -85,7 +85,7 @@ class HostCall:
     out: int
     params: dict[str, Any] = field(default_factory=dict, hash=False)
     raises: bool = False
-    where: Any = field(default=None, compare=False)
+    source_line: Any = field(default=None, compare=False)
     flops: int = 0
 
     @property
@@ -115,13 +115,13 @@ class Copy(NamedTuple):
 class Carry(NamedTuple):
     """The slots of one value that a loop passes from step to step.
 
-    init: read by the first step. last: written by the last one. Between them two memories alternate, ``last`` and ``spare``;
+    init: read by the first step. result: written by the last one. Between them two memories alternate, ``result`` and ``spare``;
     or, if ``tape`` is not -1, each step reads its row of the tape and writes the next one. With neither, every step writes
-    ``last``, and all but the first one read it: the body works in place.
+    ``result``, and all but the first one read it: the body works in place.
     """
 
     init: int
-    last: int
+    result: int
     spare: int = -1
     tape: int = -1
 
@@ -175,7 +175,7 @@ class Loop:
 
     @property
     def writes(self) -> tuple[int, ...]:
-        own = (s for c in self.carries for s in (c.last, c.spare, c.tape) if s >= 0)
+        own = (s for c in self.carries for s in (c.result, c.spare, c.tape) if s >= 0)
         return (*own, *self.ys, *((self.arena,) if self.arena >= 0 else ()))
 
 

@@ -20,8 +20,8 @@ from weft.runtime import execute
 from weft.runtime.context import CONTEXT
 from weft.schedule.kernel_info import describe_kernels_in_place
 from weft.schedule.program import KernelInfo, Loop, Program, calls, find_hosts
-from weft.transforms.jit import Jitted, jit
-from weft.transforms.traced import TracedCall
+from weft.transforms.jit import JittedFunction, jit
+from weft.transforms.tracing import TracedCall
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,13 +127,13 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     """
     from weft.schedule.build import build
 
-    jitted = f if isinstance(f, Jitted) else jit(f)
+    jitted = f if isinstance(f, JittedFunction) else jit(f)
     traced = jitted.trace(*args, **kwargs)
     program = build(traced.graph, execute.device().target)
     host = tuple(s.name for s in find_hosts(program))
     name = getattr(f, "__name__", type(f).__name__)
     operations = [n for n in traced.graph.order if n.op.kind != "leaf"]
-    at_once = 0 if isinstance(f, Jitted) else len(find_small(traced.graph))
+    at_once = 0 if isinstance(f, JittedFunction) else len(find_small(traced.graph))
     machines = profiled_devices() if CONTEXT.placement is CONTEXT.device else CONTEXT.placement.machines
     free_bytes = {} if CONTEXT.placement is CONTEXT.device else rooms(machines)
     array_places = _arrays(traced, jitted.flat(args, kwargs)[0]) if len(machines) > 1 else ()

@@ -192,8 +192,8 @@ def node_counts(calls: Sequence[Run]) -> tuple[Counter, dict[tuple[Any, int], li
     for run in calls:
         for fused in run.unit.groups:
             for node in fused.nodes:
-                if node.where is not None and node.where[0] is not None:
-                    place = node.where[:2]
+                if node.source_line is not None and node.source_line[0] is not None:
+                    place = node.source_line[:2]
                     counts[place, node.op.name, node.shape] += 1
                     if node.op.kind in ("write", "scatter"):
                         writes.setdefault(place, []).append(node)
@@ -279,8 +279,8 @@ def _find_repeated_writes(nodes: Sequence[Node], writes: Writes) -> Reason | Non
     """Return the reason "quadratic" if one line writes parts of an array many times, each time copying it; else None."""
     best: list[Node] = []
     for node in nodes:
-        if node.op.kind in ("write", "scatter") and node.where is not None:
-            similar = [w for w in writes.get(node.where[:2], ()) if w.size == node.size]
+        if node.op.kind in ("write", "scatter") and node.source_line is not None:
+            similar = [w for w in writes.get(node.source_line[:2], ()) if w.size == node.size]
             best = max(best, similar, key=len)
     if len(best) < MANY_WRITES:
         return None

@@ -41,8 +41,8 @@ from weft.schedule.fusion_graph import strip
 from weft.schedule.index_checks import sites
 from weft.schedule.kernel_info import describe_kernel
 from weft.schedule.program import EXPECTED_STEPS, Call, Copy, HostCall, Loop, Program
-from weft.transforms.jit import Jitted
-from weft.transforms.reach import closure_contents, names_in
+from weft.transforms.code_names import closure_contents, names_in
+from weft.transforms.jit import JittedFunction
 from weft.transforms.tree import structure_changed
 
 _SESSION_LOCK = threading.Lock()  # two sessions at once would distort each other's times
@@ -92,7 +92,7 @@ class Session:
         self.runs: list[Run] = []
         self.recording = False
         self.trace_count = 0  # traces of jitted functions while recording
-        self._twins: dict[int, tuple[Jitted, Jitted]] = {}
+        self._twins: dict[int, tuple[JittedFunction, JittedFunction]] = {}
         self._tracing = ""
         # id of a module that is called outside other modules -> (module, its number, names of the modules inside)
         self._roots: dict[int, tuple[Module, int, dict[int, str]]] = {}
@@ -100,24 +100,25 @@ class Session:
         self._kinds: dict[str, str] = {}  # mark of a layer -> its class
 
     def __enter__(self) -> Session:
-        if CONTEXT.transform_depth or CONTEXT.trace is not None or CONTEXT.profiler is not None or CALL_HOOK.watch is not None:
+        is_profiled = CONTEXT.profiler is not None or CALL_HOOK.watch_call is not None
+        if CONTEXT.transform_depth or CONTEXT.trace is not None or is_profiled:
             raise TraceError(f"{self.tool}: not inside jit, grad, vmap, a model's summary or another profile; call it outside")
         if self.timed:
             timing_device()
         _SESSION_LOCK.acquire()
-        CONTEXT.profiler, CALL_HOOK.watch, ORIGIN.layer = self, self._call_module, ""
+        CONTEXT.profiler, CALL_HOOK.watch_call, ORIGIN.layer = self, self._call_module, ""
         set_node_marking(True)
         structure_changed()  # makes jitted functions leave their warm calls, so that they look for their twins
         return self
 
     def __exit__(self, *exc: object) -> None:
-        CONTEXT.profiler, CALL_HOOK.watch, ORIGIN.layer = None, None, None
+        CONTEXT.profiler, CALL_HOOK.watch_call, ORIGIN.layer = None, None, None
         set_node_marking(False)
         _SESSION_LOCK.release()
 
     def executable(self, graph: Graph) -> Callable[..., list[Any]]:
         """Return the executable of a graph that records its runs. Replaces ``weft.runtime.execute.executable``."""
-        key = (graph.key(), CONTEXT.flush_denormals, self._tracing, tuple([n.where for n in graph.order]))
+        key = (graph.key(), CONTEXT.flush_denormals, self._tracing, tuple([n.source_line for n in graph.order]))
         unit = self.units.get(key)
         if unit is None:
             device = execute.device()
@@ -131,18 +132,18 @@ class Session:
                 out = unit.run(inputs, held)
             except IndexFault as fault:
                 site = sites(unit.program)[fault.site]
-                raise make_index_error(fault, site, site.where) from None
+                raise make_index_error(fault, site, site.source_line) from None
             except ValueError as error:
                 if not hasattr(error, "step"):
                     raise
-                raise add_user_line(error, error.step.where) from None
+                raise add_user_line(error, error.step.source_line) from None
             if self.recording:
                 self.runs.append(Run(unit, unit.run.times() if self.timed else []))
             return out
 
         return timed
 
-    def twin(self, jitted: Jitted) -> Jitted:
+    def twin(self, jitted: JittedFunction) -> JittedFunction:
         """Return the copy of a jitted function that uses the programs of this session."""
         entry = self._twins.get(id(jitted))
         if entry is None:
@@ -186,10 +187,10 @@ class Session:
         return (path if len(roots) == 1 else f"{name}.{path}"), kind
 
 
-class _Twin(Jitted):
+class _Twin(JittedFunction):
     """Copy of a jitted function that is traced and compiled in a session."""
 
-    def __init__(self, session: Session, jitted: Jitted) -> None:
+    def __init__(self, session: Session, jitted: JittedFunction) -> None:
         super().__init__(jitted.f, jitted.static_argnums, tuple(jitted.static_argnames))
         self._session = session
 
@@ -203,7 +204,7 @@ class _Twin(Jitted):
 
 
 def _mark(where: Any) -> tuple[Any, int, str, str | None]:
-    """Return (code, instruction, layer, phase) of a node's ``where``; without a mark, layer is "" and phase None."""
+    """Return (code, instruction, layer, phase) of a node's source line; without a mark, layer is "" and phase None."""
     return (*(where or (None, -1)), "", None)[:4]
 
 
@@ -219,7 +220,7 @@ def mark_origins(graph: Graph) -> Graph:
     owner: dict[Node, frozenset[str]] = {}
     marks: dict[Node, list[Any]] = {}
     for node in graph.order:
-        code, instruction, layer, phase = _mark(node.where)
+        code, instruction, layer, phase = _mark(node.source_line)
         if phase in ("backward", "update") or any(i in after_gradient for i in node.inputs):
             after_gradient.add(node)
         if phase is None and not layer and code is not None and code.co_name in ("backward", "update"):
@@ -361,7 +362,7 @@ def find_arrays(*roots: Any) -> list[Array]:
             stack += [item.__func__, item.__self__]
         elif isinstance(item, functools.partial):
             stack += [item.func, *item.args, *item.keywords.values()]
-        elif isinstance(item, Jitted):
+        elif isinstance(item, JittedFunction):
             stack.append(item.f)
         elif isinstance(item, dict):
             stack += item.values()
@@ -372,7 +373,7 @@ def find_arrays(*roots: Any) -> list[Array]:
     return list(arrays.values())
 
 
-Origin = tuple[Any, int, str, str]  # code, instruction, layer, phase: ``where`` of a resolved node
+Origin = tuple[Any, int, str, str]  # code, instruction, layer, phase: source line of a resolved node
 
 
 @dataclass(frozen=True)
@@ -423,7 +424,7 @@ def list_work(program: Program, fused: list[FusedGroup], machine: Machine) -> li
 
 
 def _origin(node: Node) -> Origin:
-    code, instruction, layer, phase = _mark(node.where)
+    code, instruction, layer, phase = _mark(node.source_line)
     return code, instruction, layer, phase or "forward"
 
 

@@ -30,7 +30,7 @@ from weft.train.step import Stepper
 from weft.transforms.jit import jit
 from weft.transforms.tree import arrays_in, unflatten
 
-_CALLED = {"dot_general": "matrix product", "conv_general": "convolution", "reduce_sum": "sum", "reduce_max": "max",
+_OPERATION_NAMES = {"dot_general": "matrix product", "conv_general": "convolution", "reduce_sum": "sum", "reduce_max": "max",
            "item": "loop", "scan": "loop"}
 
 
@@ -188,10 +188,10 @@ def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arr
     inputs = first.inputs[0].inputs if first.op.kind == "result" else first.inputs
     operands = [replace(ranges[i], name=_name(i, names)) for i in inputs if i in ranges]
     operands = operands or [_range("input", np.zeros(0, np.float32))]
-    line = user_line(operation_node.where)
+    line = user_line(operation_node.source_line)
     own_line = user_line(user_frame())
     user_code_line = "" if line in (own_line, "<unknown>") else f"{file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}"
-    operation = _CALLED.get(operation_node.op.name, operation_node.op.name)
+    operation = _OPERATION_NAMES.get(operation_node.op.name, operation_node.op.name)
     if operation_node.op is CAST:
         operation = f"cast to {operation_node.dtype.name}"
     where = "loss" if first in forward else "gradient"
@@ -228,11 +228,11 @@ def _record_owners(model: Module, owners: dict[Node, str]) -> Iterator[None]:
                 owners.setdefault(node, names.get(id(module), type(module).__name__))
         return out
 
-    before, CALL_HOOK.watch = CALL_HOOK.watch, watch
+    before, CALL_HOOK.watch_call = CALL_HOOK.watch_call, watch
     try:
         yield
     finally:
-        CALL_HOOK.watch = before
+        CALL_HOOK.watch_call = before
 
 
 def _find_forward_operation(node: Node, forward: set[Node]) -> Node:

@@ -30,7 +30,7 @@ from weft.train.loop import Run
 from weft.train.metrics import ROWS, Validation, evaluation_mode, name_metrics
 from weft.train.step import Stepper, training_step
 from weft.transforms.jit import jit
-from weft.transforms.traced import trace
+from weft.transforms.tracing import trace
 
 __all__ = ["accuracy", "fit", "predict", "training_step"]
 

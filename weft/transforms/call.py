@@ -25,7 +25,7 @@ from weft.transforms.aliases import path_key
 from weft.transforms.causes import argument_names
 from weft.transforms.content import StaticKey, has_content
 from weft.transforms.records import key_of_constant, same_constant
-from weft.transforms.traced import is_static, materialise_argument
+from weft.transforms.tracing import is_static, materialise_argument
 from weft.transforms.tree import Structure, has_structure
 
 NUMBERS = RUN_TIME_TYPES - {float}  # types of arguments that are static until they come with a second value, or NumPy's floats
@@ -49,7 +49,7 @@ class Call:
     )
 
     def __init__(self, jitted: Any, args: tuple, kwargs: dict[str, Any], earlier: Call | None = None) -> None:
-        """jitted : a Jitted. earlier : a ``Call`` of the same arguments, whose leaves are used"""
+        """jitted : a JittedFunction. earlier : a ``Call`` of the same arguments, whose leaves are used"""
         self.args, self.kwargs, self.count = args, kwargs, Structure.count
         self.passed_leaves, self.rebuild, self.structure, static_arguments = jitted.flat(args, kwargs)
         self.statics: list[Any] = []
@@ -175,15 +175,16 @@ def _static_key(x: Any, content: StaticKey) -> Any:
 class Numbers:
     """The numbers of one kind of call: those among the leaves of the arguments, then those among the values of objects.
 
+    leaf_count : number of leaves of the arguments; the values of objects are numbered from there on
     values : of the numbers that have not changed so far
     moving : the run-time numbers
     needed_values : former run-time numbers that are part of the key again, each with the line that needs its value
     """
 
-    __slots__ = ("_last_values", "first", "moving", "needed_values", "values")
+    __slots__ = ("_last_values", "leaf_count", "moving", "needed_values", "values")
 
-    def __init__(self, first: int, moving: frozenset[int]) -> None:
-        self.first, self.moving = first, moving
+    def __init__(self, leaf_count: int, moving: frozenset[int]) -> None:
+        self.leaf_count, self.moving = leaf_count, moving
         self.needed_values: dict[int, str] = {}
         self.values: dict[int, Any] = {}
         self._last_values: Sequence[Any] = ()
@@ -199,7 +200,7 @@ class Numbers:
         if values is not self._last_values:
             self._last_values = values
             before = self.values
-            for k, new in enumerate(values, self.first):
+            for k, new in enumerate(values, self.leaf_count):
                 if type(new) in RUN_TIME_TYPES and before.get(k) is not new:
                     self._see(k, new)
 
@@ -236,10 +237,11 @@ def numbers_of(cache: BoundedCache, call: Call, f: Callable) -> Numbers:
     if RUN_TIME_TYPES.isdisjoint(map(type, leaves)) and not call.content.numbers:
         return _NONE
     kind = (call.kind, *map(type, leaves))
-    first = len(leaves)
+    leaf_count = len(leaves)
     numbers = cache.get(kind)
     if numbers is None:
-        numbers = Numbers(first, frozenset([first + k for k in call.content.moving if type(values[k]) in RUN_TIME_TYPES]))
+        moving = [leaf_count + k for k in call.content.moving if type(values[k]) in RUN_TIME_TYPES]
+        numbers = Numbers(leaf_count, frozenset(moving))
         if call.content.typed_names:
             static = _typed_numbers(f, call)
             numbers.moving -= static

@@ -14,7 +14,7 @@ from weft.array import Array
 from weft.errors import short
 from weft.graph.source_lines import file_name, user_line
 from weft.transforms.records import EXACT, CellsRecord, ClassRecord, DictRecord, ListRecord, Record, VariablesRecord
-from weft.transforms.traced import TracedCall, number_slots
+from weft.transforms.tracing import TracedCall, number_slots
 
 WARN_AFTER_TRACES = 3  # traces for one cause before the user is warned
 MAX_PREVIOUS_VALUES = 100  # previous values kept per cause
@@ -295,7 +295,7 @@ def leak_warning(f: Callable, call: Any, traced: TracedCall) -> str:
         found = [k for k, value in enumerate(values) if id(value) in arrays]
         places += [f"in `{_value_name(record.copy_with(names, values), k, owners)}`" for k in found]
     ends = [end for _, end, _ in traced.survivors] or [*reversed(traced.results)]  # values set outside come last
-    lines = [traced.graph.outputs[k].where for kind, k in ends if kind == "out"]
+    lines = [traced.graph.outputs[k].source_line for kind, k in ends if kind == "out"]
     line = next((user_line(line) for line in lines if line is not None), "")
     origin = f" The array was made in line {_line(line)}." if line else ""
     where = next(iter(places), "in an attribute, a global, a list or a dict")

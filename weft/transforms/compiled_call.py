@@ -36,7 +36,7 @@ from weft.transforms.call import Call, settings
 from weft.transforms.content import StaticKey
 from weft.transforms.object_state import Content, ObjectState
 from weft.transforms.records import Record, read_argument
-from weft.transforms.traced import TracedCall, is_static, make_view, materialise_argument, needs_numbers, result_row
+from weft.transforms.tracing import TracedCall, is_static, make_view, materialise_argument, needs_numbers, result_row
 from weft.transforms.tree import Structure, dataclasses_in, structure_changed, unflatten
 from weft.transforms.warm_rows import argument_rows, result_rows
 
@@ -59,7 +59,7 @@ def _free_count() -> int:
 
 _FREE = _free_count()
 _HOLDERS = 3  # references to a captured cell's node, and to its buffer: its owner, and two lists of a CompiledCall
-_USED, _TABLES, _MAX_WAIT = 8, 4, 255  # see CompiledCall.make_native_table
+_MIN_TABLE_USES, _TABLES, _MAX_WAIT = 8, 4, 255  # see CompiledCall.make_native_table
 
 
 class CompiledCall:
@@ -279,7 +279,7 @@ class CompiledCall:
         if self._calls_without_table < min((1 << max(0, self._unused_tables - _TABLES)) - 1, _MAX_WAIT):
             self._calls_without_table += 1
             return None
-        self._unused_tables = 0 if self._uses[0] >= _USED else self._unused_tables + 1
+        self._unused_tables = 0 if self._uses[0] >= _MIN_TABLE_USES else self._unused_tables + 1
         self._calls_without_table = self._uses[0] = 0
         self._table_sources = seen
         self._native_table = self._table(run, structures, [row for rows in watch for row in rows or ()], args, names)
@@ -544,7 +544,7 @@ def _result_row(row: Sequence[Any], leaves: Sequence[int]) -> Place:
     kind, k, shape, dtype, make = row
     if kind == "out":
         return "output", Scalar if make is wrap else ndarray, (shape, dtype), k, 0
-    return ("given", None, None, leaves[k], 0) if kind == "leaf" else ("same", k, None, 0, 0)
+    return ("argument", None, None, leaves[k], 0) if kind == "leaf" else ("same", k, None, 0, 0)
 
 
 def _cell_of(x: Any) -> Any:
@@ -574,7 +574,7 @@ def install(cls: type, slow: Callable[..., Any]) -> None:
     device = execute.device()
     if cls not in _native_types and isinstance(device, WarmCalls):
         _native_types.add(cls)
-        node_slots = {"op": INPUT, "inputs": (), "params": _NO_KEYWORDS, "where": None, "holder": None}
+        node_slots = {"op": INPUT, "inputs": (), "params": _NO_KEYWORDS, "source_line": None, "holder": None}
         world = WarmCallContext(
             CONTEXT, "transform_depth", Structure, "count", ndarray, Scalar, Node, SCALAR, CONSTANT, WRITE_LOGS, node_slots,
             {"_base": None, "_trace": None}, slow,

@@ -24,13 +24,13 @@ import numpy as np
 
 from weft.array import Array
 from weft.runtime.traced_int import RUN_TIME_TYPES
-from weft.transforms import reach, records
+from weft.transforms import code_names, records
 from weft.transforms.records import CONSTANTS, HashedKey, cells_of, key_of_values
 from weft.transforms.tree import Structure, is_module, is_only_attributes, slots_of
 
-LARGE = 1 << 20  # bytes: larger NumPy arrays are compared by identity, since reading them at each call would be slow
-MANY = 1000  # items: in longer containers the constants are part of the key
-FEW = 100  # items: longer containers in variables are compared by identity
+MAX_COMPARED_BYTES = 1 << 20  # bytes: larger NumPy arrays are compared by identity, since reading them at each call would be slow
+MAX_KEY_CONSTANTS = 1000  # items: in longer containers the constants are part of the key
+MAX_VARIABLE_ITEMS = 100  # items: longer containers in variables are compared by identity
 _ITERATORS = ("builtins", "itertools")
 _BUILT_IN = (types.BuiltinFunctionType, np.ufunc)
 _THEMSELVES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ufunc, staticmethod)
@@ -115,7 +115,7 @@ class StaticKey:
             self._namespace(x)
             return (kind, id(x))
         if isinstance(x, type):
-            if reach.is_unnamed(x) or not self._is_library(x.__module__):
+            if code_names.is_unnamed(x) or not self._is_library(x.__module__):
                 self._classes[x] = True
             return (kind, x)
         container = records.record_for(x)
@@ -149,7 +149,7 @@ class StaticKey:
         """Register an object. :meth:`close` records its attributes when all attribute names in the code are known."""
         kind = type(x)
         self._classes.setdefault(kind, False)
-        library = self._is_library(kind.__module__) and not reach.is_unnamed(kind)
+        library = self._is_library(kind.__module__) and not code_names.is_unnamed(kind)
         everything = library or dataclasses.is_dataclass(kind)  # all attributes are read
         same = is_only_attributes(kind) and record is not records.OptimizerRecord
         self._objects[id(x)] = record(x, words=None if everything else self._words), kind if same else id(x)
@@ -168,14 +168,14 @@ class StaticKey:
         return (self.of(value, deep), ()) if form is None else (form, tuple(records.leaf_indices(form)))
 
     def _container(self, x: Any, kind: type[records.Record], deep: bool) -> Any:
-        if isinstance(x, np.ndarray) and (not deep or x.nbytes > LARGE):
-            if x.nbytes <= LARGE:
+        if isinstance(x, np.ndarray) and (not deep or x.nbytes > MAX_COMPARED_BYTES):
+            if x.nbytes <= MAX_COMPARED_BYTES:
                 self.unrecorded_values.append(x)
             return (id(x), x.shape, x.dtype)
-        if not deep and len(x) > FEW:
+        if not deep and len(x) > MAX_VARIABLE_ITEMS:
             self.unrecorded_values.append(x)
             return id(x)
-        whole = kind not in (records.DictRecord, records.ListRecord) or len(x) > MANY
+        whole = kind not in (records.DictRecord, records.ListRecord) or len(x) > MAX_KEY_CONSTANTS
         array_type = (x.shape, x.dtype) if isinstance(x, np.ndarray) else ()
         return (type(x), *array_type, *self._record(kind(x), deep, whole))
 
@@ -183,22 +183,23 @@ class StaticKey:
         parts: list[Any] = [types.FunctionType, id(f.__code__)]
         parts += [self.of(x, deep=False) for x in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())]
         if self._is_library(f.__globals__.get("__name__")):
-            return (*parts, *[self.of(x, deep=False) for x in reach.closure_contents(f)])
+            return (*parts, *[self.of(x, deep=False) for x in code_names.closure_contents(f)])
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             parts.append(self._cells.setdefault(id(cell), (len(self._cells), name, cell))[0])
-        names = reach.names_in(f.__code__)
+        names = code_names.names_in(f.__code__)
         self._words |= names.words
         self.typed_names |= names.typed_names
         self._stores |= names.stores
         for name in names.variables:
-            self._variable(records.VariablesRecord(f.__globals__), name, f.__globals__.get(name, reach.MISSING))
+            self._variable(records.VariablesRecord(f.__globals__), name, f.__globals__.get(name, code_names.MISSING))
         for name in names.bound_variables:
             self._note(records.VariablesRecord(f.__globals__), name)
         for name, attribute in names.attributes:
-            owner = f.__globals__.get(name, reach.MISSING)
+            owner = f.__globals__.get(name, code_names.MISSING)
             if isinstance(owner, types.ModuleType):
                 if not self._is_library(owner.__name__):
-                    self._variable(records.VariablesRecord(vars(owner)), attribute, vars(owner).get(attribute, reach.MISSING))
+                    value = vars(owner).get(attribute, code_names.MISSING)
+                    self._variable(records.VariablesRecord(vars(owner)), attribute, value)
                 continue
             self._words.add(attribute)
             if isinstance(owner, type):
@@ -214,14 +215,14 @@ class StaticKey:
 
     def _variable(self, owner: records.Record, name: str, value: Any) -> None:
         """Register a variable, unless it is an imported module or function, which is assumed constant."""
-        if value is reach.MISSING:
+        if value is code_names.MISSING:
             if not hasattr(builtins, name):
                 self._note(owner, name)
             return
         if isinstance(value, _THEMSELVES):
             module = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else _module_of(value)
-            if reach.is_third_party(module) and self._is_library(module):
-                self._words.add(reach.ANY)  # it may read any attribute of its arguments
+            if code_names.is_third_party(module) and self._is_library(module):
+                self._words.add(code_names.ANY)  # it may read any attribute of its arguments
             imported = getattr(value, "__name__", "") == name and (isinstance(value, _BUILT_IN) or self._is_library(module))
             if isinstance(value, types.ModuleType):
                 self._namespace(value)
@@ -234,7 +235,7 @@ class StaticKey:
         self._variables.setdefault(id(owner.owner), (owner, {}))[1][name] = None
 
     def _is_library(self, module: Any) -> bool:
-        return reach.is_library(module) and (self._package in ("", "weft") or module.partition(".")[0] != self._package)
+        return code_names.is_library(module) and (self._package in ("", "weft") or module.partition(".")[0] != self._package)
 
     def close(self, *keys: Any) -> StaticKey:
         """Follow the variables and methods in the code of functions, and complete the key and the values."""
@@ -281,12 +282,12 @@ class StaticKey:
                 if (key, name) not in parts_by_place:
                     parts_by_place[key, name] = value, self._part(value, deep=True)
         for cls, direct in list(self._classes.items()):
-            for _, _, value in reach.find_attributes(cls, self._words):
-                for method in reach.functions_in(value):
+            for _, _, value in code_names.find_attributes(cls, self._words):
+                for method in code_names.functions_in(value):
                     if id(method) not in methods:
                         methods[id(method)] = self.of(method)
             # afterwards, so that the order of the names does not depend on which words were known before
-            for owners, name, _ in reach.find_attributes(cls, self._words):
+            for owners, name, _ in code_names.find_attributes(cls, self._words):
                 for owner in owners:
                     self._note(records.ClassRecord(owner), name)
             for name in self._stores if direct else ():
@@ -369,4 +370,4 @@ def has_content(x: Any) -> bool:
         return True
     library = kind.__module__.partition(".")[0]
     ours = library != "weft" and library not in sys.stdlib_module_names
-    return kind.__hash__ is object.__hash__ and (ours or reach.is_unnamed(kind))
+    return kind.__hash__ is object.__hash__ and (ours or code_names.is_unnamed(kind))

@@ -26,7 +26,7 @@ from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES
 from weft.transforms.rebinding import Rebinding
 from weft.transforms.trace import Trace
-from weft.transforms.traced import is_made_in
+from weft.transforms.tracing import is_made_in
 from weft.transforms.tree import flatten_results, flatten_value, unflatten
 
 
@@ -532,7 +532,7 @@ def extract_body(
         if node in inside and node not in copies:
             inputs = tuple([copy(i) for i in node.inputs])
             same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            copies[node] = node if same else Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+            copies[node] = node if same else Node(node.op, inputs, node.params, node.shape, node.dtype, node.source_line)
     outputs = [copy(n) for n in (*after, *outs)]
     return Body(Graph([*(copies[n] for n in (*holders, *slices)), *outer.values()], outputs)), list(outer)
 

@@ -38,7 +38,7 @@ class _RuleTrace(Trace):
 
     def __init__(self, rule: Callable) -> None:
         super().__init__()
-        self.where = getattr(rule, "__code__", None), -1
+        self.source_line = getattr(rule, "__code__", None), -1
 
 
 def custom_vjp(fun: Callable, nondiff_argnums: Sequence[int] = ()) -> Any:
@@ -369,8 +369,8 @@ def _refuse_writes(trace: Trace, what: str) -> None:
     for key, cell in trace.written_cells.items():
         if trace.nodes[key] is not trace.outer(cell):
             raise TraceError(
-                f"{user_line(trace.where)}: {what} writes an array from outside (shape {trace.nodes[key].shape}), such as the "
-                "state of random numbers; return it as a residual or a result of the function instead"
+                f"{user_line(trace.source_line)}: {what} writes an array from outside (shape {trace.nodes[key].shape}), such as "
+                "the state of random numbers; return it as a residual or a result of the function instead"
             )
 
 

@@ -12,7 +12,7 @@ from weft.array import Array, wrap
 from weft.array.convert import as_node
 from weft.dtypes.formats import COMPLEX, FLOATS, INEXACT
 from weft.errors import DTypeError, ShapeError
-from weft.graph.batching import Batched, batch
+from weft.graph.batching import BatchedNode, batch
 from weft.graph.calls import use_up
 from weft.graph.gradient import backward
 from weft.graph.node import Node
@@ -161,7 +161,7 @@ def _vjp(fun: Callable, primals: Sequence[Any], has_aux: bool) -> Any:
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         leaves = flatten_like(cotangent, e.structure, f"{what}: the cotangent")
         given = [(s, g) for s, g in zip(slots, leaves, strict=True) if s is not None]
-        mapping: dict[Node, Batched] = {s: (matching(g, s, f"{what}: a cotangent", "result"), None) for s, g in given}
+        mapping: dict[Node, BatchedNode] = {s: (matching(g, s, f"{what}: a cotangent", "result"), None) for s, g in given}
         gradients = dict(zip(e.variables, [node for node, _ in batch(pulled, mapping)], strict=True))
         return tuple([a.result(gradients) for a in e.arguments])
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.dtypes.formats import COMPLEX, FLOATS, INT64
 from weft.errors import DTypeError
-from weft.graph.batching import Batched, batch
+from weft.graph.batching import BatchedNode, batch
 from weft.graph.calls import use_up
 from weft.graph.forward import forward
 from weft.graph.gradient import backward
@@ -136,10 +136,10 @@ def _check_dtypes(e: Evaluation, holomorphic: bool, what: str) -> None:
                 raise DTypeError(f"{what}: {role} is {node.dtype.name}{list(node.shape)}, but must be {word}{more}")
 
 
-def _unit_vectors(slots: Sequence[Node]) -> dict[Node, Batched]:
+def _unit_vectors(slots: Sequence[Node]) -> dict[Node, BatchedNode]:
     """Return a batch for each slot: its parts of the unit vectors of all slots, of which there are as many as elements."""
     total, start = sum(s.size for s in slots), 0
-    out: dict[Node, Batched] = {}
+    out: dict[Node, BatchedNode] = {}
     for s in slots:
         row, column = (call.iota(shape=(total, s.size), dtype=INT64, axis=axis) for axis in (0, 1))
         ones = call.equal(row, call.add(column, constant(start, INT64)))

@@ -27,7 +27,7 @@ from weft.transforms.causes import WARN_AFTER_TRACES, RetraceCauses, leak_warnin
 from weft.transforms.compiled_call import MISS, CompiledCall, install
 from weft.transforms.content import StaticKey
 from weft.transforms.records import read_whole
-from weft.transforms.traced import TracedCall, is_static, materialise_argument, number_slots, trace, trace_with_numbers
+from weft.transforms.tracing import TracedCall, is_static, materialise_argument, number_slots, trace, trace_with_numbers
 from weft.transforms.tree import Structure, flatten, is_container, is_module, unflatten
 from weft.transforms.write_log import call_atomically
 
@@ -36,7 +36,7 @@ MAX_VARIANTS = 8  # programs kept that differ only in conditions on numbers; wit
 KINDS = 1024  # keys per function that are certainly cached; the cache holds at most twice as many
 
 
-class Jitted:
+class JittedFunction:
     """A function compiled by :func:`jit`. ``traces`` counts how often the function was traced."""
 
     __slots__ = ("__dict__", "__weakref__", "_native_table")
@@ -52,8 +52,8 @@ class Jitted:
         self.traces = 0
         self._entries = BoundedCache(KINDS)  # lists of CompiledCall
         self._recent: tuple[CompiledCall, ...] = ()  # at most two entries, tried before the key of a call is made
-        self._captured: StaticKey | None = None  # content of the closure and global variables of the function
-        self.words: set[str] = {"training"}  # attribute names that the code mentions, see ``reach.py``
+        self._captured_content: StaticKey | None = None  # content of the closure and global variables of the function
+        self.words: set[str] = {"training"}  # attribute names that the code mentions, see ``code_names.py``
         self.objects: Any = None  # of the last call with objects as arguments: static leaves, their keys, the content
         self._leaky = BoundedCache(KINDS)  # by ``Call.make_partial_key``: how many calls gave traces that are not stored
         self._has_warned = False
@@ -80,7 +80,7 @@ class Jitted:
         """Leave all traces, and drop everything that is known of earlier calls."""
         CONTEXT.trace, CONTEXT.variables = None, frozenset()
         CONTEXT.transform_depth = CONTEXT.retain_graph = CONTEXT.custom_rules = 0
-        self._recent, self._captured, self._native_table, self.objects = (), None, None, None
+        self._recent, self._captured_content, self._native_table, self.objects = (), None, None, None
         self._entries, self._similar_keys = BoundedCache(KINDS), BoundedCache(KINDS)
 
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -175,7 +175,7 @@ class Jitted:
         materialise([cell._node for cell in traced.captured_cells])
         run = _run_of(traced)
         entry = CompiledCall(traced, leaves, run, call.structure, dynamic, call.content)
-        install(Jitted, _slow)
+        install(JittedFunction, _slow)
         check_writes(call.passed_leaves, entry.lands, self.f)
         out = entry.run_call(call)
         assert out is not MISS
@@ -248,14 +248,14 @@ class Jitted:
 
         again : read all of them again
         """
-        reached = self._captured
+        reached = self._captured_content
         if again or reached is None or not reached.refresh():
             reached = StaticKey(self.words, getattr(self.f, "__module__", ""))
-            self._captured = reached.close(reached.of(self.f))
+            self._captured_content = reached.close(reached.of(self.f))
         return reached
 
 
-_slow = Jitted.__call__
+_slow = JittedFunction.__call__
 
 
 def _run_of(traced: TracedCall) -> Run | PlacedProgram:
@@ -288,8 +288,8 @@ def jit(
 
     Returns
     -------
-    Jitted : called like ``f``, with the results of ``f``. An array or module that is an argument and is returned is that same
-        object; dicts, lists and dataclasses are new. A returned view shares memory with its base, and writes are
+    JittedFunction : called like ``f``, with the results of ``f``. An array or module that is an argument and is returned is that
+        same object; dicts, lists and dataclasses are new. A returned view shares memory with its base, and writes are
         visible through every array that shares the memory. Usable as a decorator, with or without arguments
 
     Raises
@@ -321,12 +321,12 @@ def jit(
     return _make_jitted(f, numbers, names)
 
 
-def _make_jitted(f: Callable, numbers: Sequence[int], names: Sequence[str]) -> Jitted:
+def _make_jitted(f: Callable, numbers: Sequence[int], names: Sequence[str]) -> JittedFunction:
     if not callable(f):
         raise TypeError(f"jit: {f!r} is not a function")
     if numbers or names:
         _check_static(f, numbers, names)
-    return Jitted(f, numbers, names)
+    return JittedFunction(f, numbers, names)
 
 
 def _check_static(f: Callable, numbers: Sequence[int], names: Sequence[str]) -> None:

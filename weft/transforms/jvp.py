@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.array import wrap
-from weft.graph.batching import Batched, batch
+from weft.graph.batching import BatchedNode, batch
 from weft.graph.calls import use_up
 from weft.graph.forward import forward
 from weft.graph.node import Node, topological_order
@@ -130,7 +130,7 @@ def _linearize(fun: Callable, primals: Sequence[Any], has_aux: bool) -> Any:
     def pushforward(*tangents: Any) -> Any:
         assert kept is not None
         given = _directions(e.arguments, tangents, what)
-        mapping: dict[Node, Batched] = {slots[v]: (t, None) for v, t in given.items()}
+        mapping: dict[Node, BatchedNode] = {slots[v]: (t, None) for v, t in given.items()}
         moved = iter(batch(linear, mapping))
         return e.unflatten_derivatives([None if t is None else next(moved)[0] for t in changes])
 

@@ -19,8 +19,8 @@ from weft.devices.native_protocols import WatchRow
 from weft.runtime import execute
 from weft.runtime.traced_int import Tape
 from weft.transforms import records
+from weft.transforms.code_names import MISSING
 from weft.transforms.content import StaticKey
-from weft.transforms.reach import MISSING
 
 _SWAPPING = [threading.RLock()]  # one trace at a time: traces must not read each other's run-time numbers
 if hasattr(os, "register_at_fork"):

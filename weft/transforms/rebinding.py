@@ -26,8 +26,8 @@ from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.graph.source_lines import file_name, user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, fits, make_static
 from weft.transforms.causes import name_of_place
+from weft.transforms.code_names import closure_contents, is_library, is_only_appended, names_in
 from weft.transforms.content import StaticKey
-from weft.transforms.reach import closure_contents, is_library, is_only_appended, names_in
 from weft.transforms.records import (
     CONSTANTS,
     DictRecord,

@@ -23,7 +23,7 @@ from weft.devices.native_protocols import WatchRow
 from weft.dtypes.formats import EVERY
 from weft.runtime.traced_int import RUN_TIME_TYPES, TRACED_TYPES
 from weft.transforms.aliases import path_key
-from weft.transforms.reach import ANY, MISSING, cell_content
+from weft.transforms.code_names import ANY, MISSING, cell_content
 from weft.transforms.tree import attributes_of, slots_of
 
 _SCALARS = frozenset([form.numpy.type for form in EVERY.values()])
@@ -462,7 +462,7 @@ def _are_same_objects(now: Collection[Any], before: Sequence[Any]) -> bool:
 
 def _rows_of_dict(x: dict, names: tuple, values: tuple) -> list[WatchRow]:
     rows: list[WatchRow] = [("keys", x, len(names), None)]
-    return rows + [("next", x, name, value) for name, value in zip(names, values, strict=True)]
+    return rows + [("next item", x, name, value) for name, value in zip(names, values, strict=True)]
 
 
 def read_whole(x: Any) -> Record:

@@ -26,7 +26,7 @@ class Trace:
     tape: Any = None  # the ``Tape`` of run-time numbers
 
     def __init__(self, f: Any = None) -> None:
-        self.where = None if f is None else (getattr(f, "__code__", None), -1)  # where ``f`` begins, for error messages
+        self.source_line = None if f is None else (getattr(f, "__code__", None), -1)  # where ``f`` begins, for error messages
         self.parent: Trace | None = None
         self.nodes: dict[int, Node] = {}
         self.written_cells: dict[int, Cell] = {}

@@ -19,14 +19,14 @@ from weft.array.convert import as_node
 from weft.array.numpy_methods import element_strides
 from weft.eager.materialise import compute_fallible, read_array
 from weft.errors import AxisError, ShapeError, TraceError
-from weft.graph.batching import Batched, batch
+from weft.graph.batching import BatchedNode, batch
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.graph.source_lines import user_frame, user_line
 from weft.transforms.aliases import check_writable, touch
 from weft.transforms.rebinding import Rebinding
 from weft.transforms.trace import VmapTrace
-from weft.transforms.traced import is_made_in
+from weft.transforms.tracing import is_made_in
 from weft.transforms.tree import flatten, flatten_results, flatten_value, is_container, is_module, unflatten
 
 
@@ -67,7 +67,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
         axes = in_axes if isinstance(in_axes, tuple | list) else (in_axes,) * len(args)
         if len(axes) != len(args):
             raise ValueError(f"vmap of {name}: in_axes has {len(axes)} entries for {len(args)} arguments")
-        mapping: dict[Node, Batched] = {}
+        mapping: dict[Node, BatchedNode] = {}
         sizes: dict[int, str] = {}
         records: list[_MappedArray] = []
         positional = [
@@ -139,7 +139,7 @@ class _MappedArray:
 
 
 def _map_argument(
-    value: Any, axes: Any, what: str, mapping: dict[Node, Batched], sizes: dict[int, str], mapped: list[_MappedArray],
+    value: Any, axes: Any, what: str, mapping: dict[Node, BatchedNode], sizes: dict[int, str], mapped: list[_MappedArray],
 ) -> Any:
     """Return the argument for one example, in which mapped Arrays are placeholders."""
     if axes is None or is_module(value):

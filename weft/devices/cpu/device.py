@@ -18,11 +18,11 @@ from weft.devices.cpu.native import call, call_tables
 from weft.devices.cpu.native.allocator import Allocator, BorrowedBuffer, view
 from weft.devices.cpu.native.code_key import cpu_identity, cpu_model
 from weft.devices.cpu.native.compile import Compiler, LoadedKernel
+from weft.devices.cpu.native.dynamic_calls import CPUDynamicKernels
 from weft.devices.cpu.native.emission import llvm_lock
 from weft.devices.cpu.native.host_cpu import host
 from weft.devices.cpu.native.imported_symbols import OBJECT_SIZE
 from weft.devices.cpu.native.layouts import SMALL_STATE, WARM_STATE, extent
-from weft.devices.cpu.native.sized import CPUDynamicKernels
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
 from weft.devices.native_protocols import SmallOperationContext, WarmCall, WarmCallContext, WatchRow
@@ -257,7 +257,7 @@ class CPUDevice:
         return np.ndarray(shape, dtype.numpy, buffer)
 
     def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
-        return None if buffer.exported else self.memory(buffer, shape, dtype)
+        return None if buffer.export_count else self.memory(buffer, shape, dtype)
 
     def concatenate(self, buffers: Sequence[Any]) -> bytes | None:
         return None if BorrowedBuffer in set(map(type, buffers)) else b"".join(buffers)

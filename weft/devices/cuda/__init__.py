@@ -3,6 +3,6 @@
 ``generate`` prints kernels. ``arguments``, ``formats``, ``machine_operations``, ``tile_expressions`` and ``library``
 write expressions; ``tiles``, ``row_reductions``, ``split_work``, ``scatter``, ``product``, ``tile_choices`` and ``attention``
 write launches. Only ``adapter`` and ``emission`` use Triton: they compile a text, with or without a card, or interpret it over
-host memory. ``simulated`` is the device ``gpu-sim``, which interprets; ``device`` is ``gpu``, which launches through ``nvidia``.
+host memory. ``simulator`` is the device ``gpu-sim``, which interprets; ``device`` is ``gpu``, which launches through ``nvidia``.
 Triton is imported when the first kernel is compiled or run.
 """

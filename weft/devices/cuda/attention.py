@@ -21,7 +21,7 @@ from weft.devices.cuda.row_reductions import reduce_columns
 from weft.devices.cuda.tile_expressions import Expression, Printer
 from weft.devices.cuda.tiles import MIN_PROGRAMS, lay_axes, pieces, power_of_two, program, spread
 from weft.dtypes.formats import Format
-from weft.kernel.expressions import axes_of, each
+from weft.kernel.expressions import axes_of, iterate_values
 from weft.kernel.ir import Axis, Chain, Outer, Value, size_of
 
 MIN_SIDE = 16  # least side of a tile, for tensor cores
@@ -45,11 +45,11 @@ def chain_launches(c: Chain) -> list[Launch]:
 class _Run:
     """A range of an axis along one dimension of a tile.
 
-    first: its first position, an expression of the loop ``level``. width: number of positions.
+    start: its first position, an expression of the loop ``level``. width: number of positions.
     """
 
     axis: Axis
-    first: str
+    start: str
     width: int
     level: int
 
@@ -73,7 +73,7 @@ class _Program:
         if self.form.narrow and widest > 64:  # an instruction of tensor cores of compute capability 9.0 has 64 rows
             self.wide = min(self.wide, 64 if c.softmax is not None else 32)
             self.high = min(max(power_of_two(self.divided_axis.extent), MIN_SIDE), 64)
-            has_random = any(v.op.startswith("philox") for v in each([o.value for o in outer]))
+            has_random = any(v.op.startswith("philox") for v in iterate_values([o.value for o in outer]))
             if not (by_columns or has_random) and pieces(self.divided_axis.extent, 128) * size_of(self.batch) >= MIN_PROGRAMS:
                 self.high = 128  # loops over rows, two sums and random numbers would spill on cards of 8.0
         if not self.form.narrow and widest > 64 and by_columns:
@@ -90,7 +90,7 @@ class _Program:
         p = self.p
         p.axes, p.masks, p.places = dict(self.outer_places), {}, {}
         for dim, r in enumerate(runs):
-            lay_axes(p, (r.axis,), r.first, r.width, dim, r.level)
+            lay_axes(p, (r.axis,), r.start, r.width, dim, r.level)
 
     def tile(self, v: Value, *runs: _Run) -> str:
         """Return a value as an operand of a product, with zeros beyond the ends."""
@@ -168,10 +168,10 @@ class _Program:
             p.line(f"sum{o.id} = {self.dot(x, y, before)}")
 
     def _count_mask(self) -> str | None:
-        """Return the mask of a tile: inside the other axis, and inside the chain's ``where``. None if all of it counts."""
+        """Return the mask of a tile: inside the other axis, and inside the chain's guards. None if all of it counts."""
         p = self.p
         conditions = [p.masks[1]] if 1 in p.masks else []
-        conditions += [p.is_within(affine, low, high, False) for affine, low, high in self.c.where]
+        conditions += [p.is_within(affine, low, high, False) for affine, low, high in self.c.guards]
         if not conditions:
             return None
         return p.put(" & ".join(f"({e.text})" for e in conditions), (0, 1), p.level).text
@@ -212,13 +212,13 @@ class _Program:
         """Return the first tile of the other axis that is not masked, and the end of these tiles."""
         p, w = self.p, self.wide
         start, stop = "0", p.put(f"({p.arguments.integer(self.other.extent)} + {w - 1}) // {w}").text
-        for affine, low, high in self.c.where:
+        for affine, low, high in self.c.guards:
             terms = dict(affine.terms)
             step, own_step = terms.pop(self.other.id, 0), terms.pop(self.divided_axis.id, 0)
             if abs(step) != 1 or terms or affine.gather:
                 continue
             reach = own_step * (own.width - 1)
-            base = f"{own.first} * {own_step} + {affine.const}"
+            base = f"{own.start} * {own_step} + {affine.const}"
             least, most = f"({base} + {min(reach, 0)})", f"({base} + {max(reach, 0)})"
             low_text, high_text = p.arguments.integer(low), p.arguments.integer(high)
             if step < 0:  # low <= base - x < high

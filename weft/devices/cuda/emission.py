@@ -25,7 +25,7 @@ def functions(text: str, names: dict[str, Any]) -> Any:
     return space["kernel"]
 
 
-def emitted(job: Job) -> tuple[bytes, str, int, int, int, str]:
+def compile_text(job: Job) -> tuple[bytes, str, int, int, int, str]:
     """Compile a job: return binary, entry, warps, bytes of shared memory, bytes of scratch, assembly."""
     import triton
     import triton.language as tl
@@ -62,9 +62,9 @@ def describe_failure(job: Job, error: str) -> str:
 
 
 def compile_job(job: Job) -> tuple[bytes, str, int, int, int, str]:
-    """Compile a job like :func:`emitted`; errors contain the text."""
+    """Compile a job like :func:`compile_text`; errors contain the text."""
     try:
-        return emitted(job)
+        return compile_text(job)
     except ImportError:  # Triton is missing or broken
         raise
     except Exception as error:
@@ -82,7 +82,7 @@ def serve() -> None:
         except EOFError:
             return
         try:
-            answer: Any = emitted(job)
+            answer: Any = compile_text(job)
         except Exception as error:
             answer = f"{type(error).__name__}: {error}"
         pickle.dump(answer, answers)

@@ -16,7 +16,7 @@ from weft.devices.cuda.split_work import partial_launches, running_launches, sho
 from weft.devices.cuda.target import GPU
 from weft.devices.cuda.tile_choices import product_launches
 from weft.devices.cuda.tiles import contiguous_loads, fastest_last, unit_strides
-from weft.kernel.expressions import axes_of, each, roots
+from weft.kernel.expressions import axes_of, iterate_values, roots
 from weft.kernel.ir import Axis, Buffer, Chain, Kernel, Phase, Stage, size_of
 from weft.kernel.printer import kernel_key
 from weft.kernel.stages import Part, split, split_by_stage
@@ -37,7 +37,7 @@ def generate(kernel: Kernel) -> PrintedKernel:
         part_launches, new = _launches(part, 1 + max((b.id for b in scratch), default=-1), shapes)
         scratch += new
         launches += [launch for launch in part_launches if 0 not in launch.grid]
-    sites = {v.attr.site for part in parts for v in each(roots(part.stages)) if v.op == "check"} - {None}
+    sites = {v.attr.site for part in parts for v in iterate_values(roots(part.stages)) if v.op == "check"} - {None}
     return PrintedKernel(kernel.name, tuple(_skip_after_faults(launches)), tuple(scratch), max(sites, default=-1) + 1)
 
 

@@ -29,7 +29,7 @@ class Choice:
     seconds : the least time of each
     """
 
-    __slots__ = ("_are_compiled", "_count", "_rejected", "_runs", "_turn", "_waiting", "best", "name", "seconds")
+    __slots__ = ("_are_compiled", "_count", "_rejected_tiles", "_runs", "_turn", "_waiting", "best", "name", "seconds")
 
     def __init__(self, name: str) -> None:
         self.name, self.best = name, None
@@ -37,7 +37,7 @@ class Choice:
         # returns whether the others are compiled; None before they were submitted
         self._are_compiled: Callable[[], bool] | None = None
         self._runs = self._turn = self._count = 0
-        self._rejected: set[int] = set()
+        self._rejected_tiles: set[int] = set()
         self._waiting: deque[tuple[int, Any, Any]] = deque()
 
     best: int | None
@@ -61,11 +61,11 @@ class Choice:
             return None
         number = self._turn % self._count
         self._turn += 1
-        return None if number in self._rejected else number
+        return None if number in self._rejected_tiles else number
 
     def refuse(self, number: int) -> None:
         """Exclude a tile that cannot be compiled or loaded on this card."""
-        self._rejected.add(number)
+        self._rejected_tiles.add(number)
 
     def add_measurement(self, number: int, first: Any, second: Any) -> None:
         """Record that a tile ran between two events."""

@@ -901,10 +901,10 @@ class _IndexExpression:
     """
 
     def __init__(self, always: bool) -> None:
-        self._always = always
+        self._makes_tuple = always
 
     def __getitem__(self, index: Any) -> Any:
-        return (index,) if self._always and not isinstance(index, tuple) else index
+        return (index,) if self._makes_tuple and not isinstance(index, tuple) else index
 
 
 mgrid, ogrid = _Grid(False), _Grid(True)

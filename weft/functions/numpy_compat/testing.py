@@ -15,7 +15,7 @@ _COMPARING = """
     assert_ assert_allclose assert_almost_equal assert_approx_equal assert_array_almost_equal assert_array_almost_equal_nulp
     assert_array_compare assert_array_equal assert_array_less assert_array_max_ulp assert_equal assert_string_equal
     build_err_msg print_assert_equal""".split()  # the other functions pass arguments to the user's functions: no conversion
-_COPIED = [name for name in functools.WRAPPER_ASSIGNMENTS if name != "__module__"]  # pickle needs this module's name
+_COPIED_ATTRIBUTES = [name for name in functools.WRAPPER_ASSIGNMENTS if name != "__module__"]  # pickle needs this module's name
 
 
 def _to_numpy(x: Any, narrow: bool) -> Any:
@@ -37,7 +37,7 @@ def _convert_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the NumPy function with converted arguments."""
     ulps = function.__name__.endswith("ulp")  # ulps depend on the dtype: keep narrow formats
 
-    @functools.wraps(function, assigned=_COPIED)
+    @functools.wraps(function, assigned=_COPIED_ATTRIBUTES)
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         dtypes = {x.dtype for x in (*args, *kwargs.values()) if isinstance(x, Array | np.ndarray | np.generic)}

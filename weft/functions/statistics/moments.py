@@ -11,7 +11,7 @@ from weft.array.convert import exact_operands, promote_operands
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, INEXACT, promote
 from weft.dtypes.parse import parse_dtype
 from weft.errors import ShapeError
-from weft.functions.elementwise.composed import clip, real
+from weft.functions.elementwise.compositions import clip, real
 from weft.functions.elementwise.ufuncs import conj, isnan, sqrt
 from weft.functions.indexing.where import where as choose
 from weft.functions.linalg.products import diagonal, matmul

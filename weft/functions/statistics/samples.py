@@ -19,7 +19,7 @@ from weft.dtypes.parse import to_tuple
 from weft.eager.peek import leaf, peek
 from weft.errors import AxisError, DTypeError, EmptyError, ShapeError, name_numpy_errors
 from weft.functions.creation.fill import asarray
-from weft.functions.elementwise.composed import imag, iscomplexobj, real
+from weft.functions.elementwise.compositions import imag, iscomplexobj, real
 from weft.functions.elementwise.ufuncs import absolute, ceil, floor, isnan, less, maximum, minimum, remainder, rint, stop_gradient
 from weft.functions.indexing.take_scatter import take_along_axis
 from weft.functions.indexing.where import where

@@ -10,7 +10,7 @@ is the sum of cotangent * out along the last axis. If ``keep`` is not None, a we
 word of random_bits(seed, base) at its position in (*B, L, S), and divided by it.
 
 Operations that differ only in ``result`` share one kernel. Derivatives of the gradient are those of its composition
-(``attention_composed.py``), which stores all scores.
+(``attention_composition.py``), which stores all scores.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import numpy as np
 from weft.dtypes.formats import BOOL, FLOATS, UINT64, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
-from weft.graph.primitives import attention_composed as composed
-from weft.graph.primitives.attention_composed import split
+from weft.graph.primitives import attention_composition as composition
+from weft.graph.primitives.attention_composition import split
 from weft.graph.primitives.call import call, cast, reshape
 from weft.graph.primitives.common import NodeAndAxis, extent, front, spread, traffic
 from weft.graph.primitives.philox import word
@@ -160,7 +160,7 @@ def _sum_to(x: np.ndarray, shape: Shape) -> np.ndarray:
 def _vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[Node | None, ...]:
     """Return gradients that need only each row's sum and delta. Those of float masks, and of the sums, store all scores."""
     if params["result"] == "lse":
-        return composed.sums_vjp(g, inputs, params)
+        return composition.sums_vjp(g, inputs, params)
     q = inputs[0]
     rest = {**params, "result": "lse"}
     lse = call.attention(*inputs, **rest)
@@ -173,7 +173,7 @@ def _vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[Node | None,
     ]
     masks, _ = split(inputs[3:], params["keep"])
     for mask in masks:
-        gradients.append(composed.mask_gradient(mask, operands, params) if mask.dtype in FLOATS else None)
+        gradients.append(composition.mask_gradient(mask, operands, params) if mask.dtype in FLOATS else None)
     return (*gradients, *(None,) * (len(inputs) - len(gradients)))
 
 
@@ -194,7 +194,7 @@ def _batch(name: str, count: int) -> Callable[..., NodeAndAxis]:
             q, k = rows[:2]
             shape = (*q.shape[1:-1], k.shape[-2])
             words = _words(inputs[stop:], dims[stop:], shape)
-            return composed.COMPOSED[name](*rows, *masks, spread(*words, n), **params), 0
+            return composition.COMPOSITIONS[name](*rows, *masks, spread(*words, n), **params), 0
         bind: Callable[..., Node] = getattr(call, name)
         return bind(*rows, *masks, **params), 0
 
@@ -220,10 +220,10 @@ def _cost(node: Node) -> Cost:
 
 register(Primitive(
     "attention", "attention", _rule, _reference, None, _vjp, _batch("attention", 3), _cost,
-    last=True, multiplied=3, composed=composed.attention,
+    ends_kernel=True, factor_count=3, compose=composition.attention,
 ))
 register(Primitive(
     "attention_gradient", "attention_gradient", _gradient_rule, _gradient_reference, None, None,
-    _batch("attention_gradient", 6), _cost, last=True, multiplied=4,
-    composed=composed.gradient,
+    _batch("attention_gradient", 6), _cost, ends_kernel=True, factor_count=4,
+    compose=composition.gradient,
 ))

@@ -94,8 +94,8 @@ def twin(op: Primitive, *inputs: Node, **params: Any) -> Primitive:
             result = op
         elif op.name in HAS_TWIN:
             result = replace(
-                op, name=f"complex_{op.name}", kind="host", rule=_rule(op), formula=None, at=None, along=None, monoid="",
-                view=False, same_memory=False, moves=False, last=False, cheap=False, heavy=False,
+                op, name=f"complex_{op.name}", kind="host", rule=_rule(op), formula=None, at=None, axis_maps=None, monoid="",
+                view=False, same_memory=False, moves=False, ends_kernel=False, cheap=False, heavy=False,
                 vjp=_OWN_VJPS.get(op.name, op.vjp),
             )
         else:

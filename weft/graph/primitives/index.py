@@ -248,8 +248,10 @@ register(Primitive(
     exact=True, at=common.read.gather,
 ))
 SCATTER = register(Primitive(
-    "scatter", "scatter", _scatter_rule, _scatter, None, _scatter_vjp, _scatter_batch, _scatter_cost, exact=True, last=True,
+    "scatter", "scatter", _scatter_rule, _scatter, None, _scatter_vjp, _scatter_batch, _scatter_cost, exact=True,
+    ends_kernel=True,
 ))
 register(Primitive(
-    "last_equal", "board", _last_equal_rule, _last_equal, None, zero_vjp, _last_equal_batch, common.moving, exact=True, last=True,
+    "last_equal", "board", _last_equal_rule, _last_equal, None, zero_vjp, _last_equal_batch, common.moving, exact=True,
+    ends_kernel=True,
 ))

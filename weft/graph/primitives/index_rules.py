@@ -9,7 +9,7 @@ from weft.dtypes.formats import INT64, UINT64
 from weft.dtypes.rounding import rounded_number
 from weft.graph.node import AxisMaps, Node, Reader
 from weft.kernel import index as ix
-from weft.kernel.expressions import each
+from weft.kernel.expressions import iterate_values
 from weft.kernel.index import Guard, Guards, Index
 from weft.kernel.ir import Affine, Value
 
@@ -101,7 +101,7 @@ def gather(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
 
 def _depend_on(reader: Reader, checks: list[Value], value: Value) -> Value:
     """Return ``value`` with a dependence on all ``checks``, so that checks that do not change the value are executed too."""
-    m, below = reader.m, {id(v) for v in each([value])}
+    m, below = reader.m, {id(v) for v in iterate_values([value])}
     for check in checks:
         if id(check) not in below:
             other = m.const(int(value.op == "const" and value.attr == 0), value)  # never selected

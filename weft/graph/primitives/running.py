@@ -70,7 +70,7 @@ def _reverse_recurrence(g: Node, passed: Node, axis: int) -> Node:
 def _entry(name: str, monoid: str, allowed: Kinds, join: np.ufunc, vjp: Any) -> None:
     register(Primitive(
         name, "running", _rule(name, allowed), _reference(join), None, vjp, batch_in_front(name), reduction_cost,
-        monoid=monoid, last=True,
+        monoid=monoid, ends_kernel=True,
     ))
 
 

@@ -242,32 +242,32 @@ def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any, kind: str
 RESHAPE = _entry(
     "reshape", _reshape_rule, lambda x, shape: np.reshape(x, shape),
     lambda g, out, x, shape: (reshape(g, x.shape),), batch_in_front("reshape"),
-    view=True, same_memory=True, at=read.reshape, along=read.reshape_along,
+    view=True, same_memory=True, at=read.reshape, axis_maps=read.reshape_along,
 )
 PERMUTE = _entry(
     "permute", lambda x, axes: (_permuted_shape(x.shape, axes), x.dtype), np.transpose,
     lambda g, out, x, axes: (permute(g, inverse(axes)),),
     lambda inputs, dims, axes: (permute(front(inputs[0], dims[0]), (0, *shift_axes(axes))), 0),
-    view=True, moves=True, at=read.permute, along=lambda node: (node.params["axes"],),
+    view=True, moves=True, at=read.permute, axis_maps=lambda node: (node.params["axes"],),
 )
 BROADCAST = _entry(
     "broadcast_to", _broadcast_rule, np.broadcast_to, _broadcast_vjp, _broadcast_batch,
-    view=True, at=read.broadcast_to, along=_broadcast_along,
+    view=True, at=read.broadcast_to, axis_maps=_broadcast_along,
 )
 _entry(
     "slice", _slice_rule, lambda x, start, step, shape: x[slices(start, step, shape)], _slice_vjp, batch_in_front("slice"),
-    view=True, moves=True, at=read.slice_, along=_slice_along,
+    view=True, moves=True, at=read.slice_, axis_maps=_slice_along,
 )
-_entry("pad", _pad_rule, _pad, _pad_vjp, batch_in_front("pad"), moves=True, at=read.pad, along=_where_equal)
+_entry("pad", _pad_rule, _pad, _pad_vjp, batch_in_front("pad"), moves=True, at=read.pad, axis_maps=_where_equal)
 CONCAT = _entry(
     "concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_vjp, batch_in_front("concat"),
-    moves=True, at=read.concat, along=_where_equal,
+    moves=True, at=read.concat, axis_maps=_where_equal,
 )
 # x itself, ready when all other operands are. It is a node of its own, so computations from it are not merged with those from x
 RECOMPUTE = _entry(
     "recompute", lambda x, *after: (x.shape, x.dtype), lambda x, *after: x,
     lambda g, out, x, *after: (g, *[None] * len(after)), lambda inputs, dims: (call.recompute(*inputs), dims[0]),
-    view=True, same_memory=True, at=read.recompute, along=_recompute_along,
+    view=True, same_memory=True, at=read.recompute, axis_maps=_recompute_along,
 )
 IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, lambda inputs, dims, **params: (call.iota(**params), None), at=read.iota)
 _entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, batch_in_front("slice_set"), "write", at=read.slice_set)

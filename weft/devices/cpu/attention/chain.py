@@ -142,7 +142,7 @@ class _ChainEmitter:
             "chain softmax": plan.chain.softmax is not None, "chain across": bool(plan.row_sums),
             "chain packs": bool(
                 self.worker_scratch.packed_offsets
-            ), "chain skips": bool(plan.chain.where), "chain panels": plan.panels > 1,
+            ), "chain skips": bool(plan.chain.guards), "chain panels": plan.panels > 1,
             "chain last rows": self.rest_rows > 0, "chain last columns": self.rest_columns > 0,
             "chain splits": plan.splits > 1, "chain turns": plan.row_iterations > 1,
         }
@@ -208,7 +208,7 @@ class _ChainEmitter:
         """
         plan, room = self.plan, self.worker_scratch
         name = self._tile_name(live, count)
-        for masked in (False, True) if plan.chain.where else (False,):
+        for masked in (False, True) if plan.chain.guards else (False,):
             own = f"{name}.middle{'.masked' * masked}"
             g = self.m.function(f"define internal void @{own}(ptr %args, ptr %work, ptr %tile{self.outer}, i64 %i, i64 %j)")
             (self.middle.softmax if plan.chain.softmax else self.middle.compute_factors)(g, live, count, masked)
@@ -365,7 +365,7 @@ class _ChainEmitter:
         if plan.row_sums:
             self._emit_fill(f, sums, shared.unit, "zeroinitializer")
         flag = "false"
-        if plan.chain.where:
+        if plan.chain.guards:
             for side in dict.fromkeys(plan.side(o) for o in plan.column_sums):
                 zeros = f.offset(base, self.worker_scratch.zeros)
                 bad = self.nan_sums.columns(f, side, self._side(f, side, 0), plan.columns, zeros)

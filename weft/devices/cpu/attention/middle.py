@@ -14,7 +14,7 @@ from weft.devices.cpu.emit.emit import Env, ValueEmitter, emit_store, emit_value
 from weft.devices.cpu.emit.math import function
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Module
-from weft.kernel.expressions import dependencies, each, iterate_topmost, roots, stores_of
+from weft.kernel.expressions import dependencies, iterate_topmost, iterate_values, roots, stores_of
 from weft.kernel.ir import Kernel, Outer, Value
 
 INFINITE = float("inf")
@@ -26,7 +26,7 @@ class IntermediateTile:
     def __init__(self, m: Module, kernel: Kernel, plan: ChainTiling, room: WorkerScratch) -> None:
         self.m, self.kernel, self.plan, self.worker_scratch = m, kernel, plan, room
         self.deps: dict[int, frozenset] = {}
-        self.values = list(each(roots([plan.chain])))
+        self.values = list(iterate_values(roots([plan.chain])))
         self.vector = f"<{plan.lanes} x {plan.scalar}>"
         self.width = plan.lanes * plan.size
 
@@ -77,7 +77,7 @@ class IntermediateTile:
         e = ValueEmitter(f, self.m, plan.isa, Env(axes={
             **{a.id: f"%o{n}" for n, a in enumerate(plan.outer)}, plan.row.id: "%i", plan.column.id: "%j"
         }, deps=self.deps))
-        for affine, lo, hi in plan.chain.where:
+        for affine, lo, hi in plan.chain.guards:
             start = emit_affine(e, affine, vector=False)
             reach = [c * (extents.get(a, 1) - 1) for a, c in affine.terms]
             low, high = f.add(start, sum(r for r in reach if r < 0)), f.add(start, sum(r for r in reach if r > 0))
@@ -92,7 +92,7 @@ class IntermediateTile:
         plan = self.plan
         e, o = ValueEmitter(f, self.m, plan.isa, env), Ops(f, self.m, plan.isa, plan.lanes)
         mask = ""
-        for affine, lo, hi in plan.chain.where:
+        for affine, lo, hi in plan.chain.guards:
             at = emit_affine(e, affine, vector=True)
             for comparison, bound in (("sge", lo), ("slt", hi)):
                 one = o.cmp(comparison, "i64", at, f"splat (i64 {bound})")

@@ -15,7 +15,7 @@ from weft.devices.cpu.emit.storage_formats import cast, load_scalar
 from weft.devices.cpu.emit.tally import Tallies
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
-from weft.kernel.expressions import access_values, each, walk
+from weft.kernel.expressions import access_values, iterate_values, walk
 from weft.kernel.ir import Access, Axis, Kernel, Reduction, Stage, Store
 from weft.kernel.stages import Epilogue
 
@@ -87,7 +87,7 @@ class Stores:
         self.base = part.env(f, self.stores)
         self.tallies = part.tallies.of(reduced)
         self.cells = self.tallies.begin(f)
-        sums = [v for v in each([*(s.value for s in self.stores), *(r.value for r in reduced)]) if v.op == "acc"]
+        sums = [v for v in iterate_values([*(s.value for s in self.stores), *(r.value for r in reduced)]) if v.op == "acc"]
         self.narrow = next((v.dtype for v in sums if v.dtype.narrow), None)
 
     def emit(self, axes: dict[Axis, str], along: Axis, at: str | int, sums: str, live: int, outer: Level | None = None) -> None:

@@ -82,7 +82,7 @@ class Forward(ConvolutionPart):
             tile = PixelTile(rows, plan.tile.nv, vstep, self.conv.chan.extent, layout.chan_pitch, layout.taps, self.block)
             self.tiles[rows] = pixel_tile(self.module, self.number, self.kernel.name, tile, self.out_pitch)
         self._pack()
-        self._chunk()
+        self._emit_chunk()
         self._entry()
 
     def _pack(self) -> None:
@@ -97,7 +97,7 @@ class Forward(ConvolutionPart):
             with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")) if ragged else nullcontext():
                 pack_weights(f, conv, self.number, source, to, self.mr, panel, rows)
 
-    def _chunk(self) -> None:
+    def _emit_chunk(self) -> None:
         conv, plan, layout, number = self.conv, self.plan, self.plan.layout, self.number
         f = self.module.function(f"define internal void {self.name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
         stores = None if plan.direct else Stores(f, self, conv, number)

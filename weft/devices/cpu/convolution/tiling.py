@@ -52,8 +52,8 @@ def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = Fa
         choices[-1] = [(last.dilation * t - last.low, 0) for t in range(last.tap.extent)]
     shifts = list(itertools.product(*choices))
     phases = tuple(sorted({tuple(p for p, _ in tap) for tap in shifts}))
-    extents = [w.pixel.extent + w.reach for w in windows]
-    extents[0] = rows + windows[0].reach
+    extents = [w.pixel.extent + w.trailing_pixels for w in windows]
+    extents[0] = rows + windows[0].trailing_pixels
     if spread:
         extents[-1] = last.pixel.extent
     overlap = extents[-1] - last.pixel.extent
@@ -206,7 +206,8 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
             continue
         layout, pixels = block(1, rows), (rows, *extents[1:])
         tile = choose_tile(isa, layout, pixels, filters, lanes, spread)
-        cost = rows_blocks * tile.cost * (1 + 0.2 * windows[0].reach / (rows + windows[0].reach) * min(1, 16 / filters))
+        beyond = windows[0].trailing_pixels
+        cost = rows_blocks * tile.cost * (1 + 0.2 * beyond / (rows + beyond) * min(1, 16 / filters))
         if best is None or cost < best[0] * 0.99:
             best = (cost, rows, layout, pixels, tile)
     if best is None:

@@ -164,11 +164,11 @@ class WeightGradient(ConvolutionPart):
         self._displacements()
         if not self.direct:
             self._fill()
-        self._chunk("chunk", clean=False)
+        self._emit_chunk("chunk", clean=False)
         self._finish()
         self._entry()
         if not self.direct:  # emitted last, to keep code that rarely runs away from the hot code
-            self._chunk("again", clean=True)
+            self._emit_chunk("again", clean=True)
             pack.pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
 
     def _tile(self, rows: int, columns: int, tail: int) -> str:
@@ -196,7 +196,7 @@ class WeightGradient(ConvolutionPart):
         pack.zero_unused(f, conv, layout, number, "%image", "%images")
         self._pack_grad(f, "%grad_source", "%grad", *numbers)
 
-    def _chunk(self, name: str, clean: bool) -> None:
+    def _emit_chunk(self, name: str, clean: bool) -> None:
         """Emit ``void name(ptr args, i64 chunk, i64 worker)``: some filters of a part. clean: use copies of the columns."""
         conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
         f = self.module.function(f"define internal void {self.name(name)}(ptr %args, i64 %chunk, i64 %worker)")

@@ -19,7 +19,7 @@ from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, wide
 from weft.dtypes.formats import BOOL, INT32
-from weft.kernel.expressions import access_values, each, roots, walk
+from weft.kernel.expressions import access_values, iterate_values, roots, walk
 from weft.kernel.ir import Kernel, Reduction, Store, size_of
 
 
@@ -39,7 +39,7 @@ class Tallies:
     def __init__(self, module: Module, isa: ISA, kernel: Kernel, tallies: tuple[Reduction, ...], lanes: int) -> None:
         self.module, self.isa, self.kernel, self.tallies, self.lanes = module, isa, kernel, tallies, lanes
         self.in_registers = [_narrow_counts(r) for r in tallies]
-        self.values = list(each([r.value for r in tallies]))
+        self.values = list(iterate_values([r.value for r in tallies]))
         self.places = {}
         size = 0
         for r in tallies:
@@ -145,7 +145,7 @@ def emit_tally_stores(
     """Emit the last phase of a kernel, which stores what is computed from its tallies."""
     if _checks(kernel):
         return_if_fault(f, f.argument(record_slot(kernel)))
-    values = list(each([v for s in stores for v in (s.value, *access_values(s.access))]))
+    values = list(iterate_values([v for s in stores for v in (s.value, *access_values(s.access))]))
     env = kernel_env(f, kernel, values, stores, {}, accs=results, uniform=frozenset(results))
     for store in stores:
         emit_store(f, module, isa, store, env)

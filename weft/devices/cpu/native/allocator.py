@@ -5,7 +5,7 @@ idle. Blocks are 64-byte aligned. Blocks of 4 MB and more are aligned to 2 MB an
 slabs, because a block from the system takes 20 us. The lists are native (``memory_ir.py``) and change only under the
 interpreter lock.
 
-A ``Buffer`` has ``address``, ``nbytes`` and ``exported``, the number of NumPy views and other libraries that use it; it is
+A ``Buffer`` has ``address``, ``nbytes`` and ``export_count``, the number of NumPy views and other libraries that use it; it is
 donated only if that is 0. Its memory is freed with the last reference to the object; a view holds a reference.
 """
 
@@ -35,13 +35,13 @@ SMALL_BYTES, SLAB = 1 << 10, 64 << 10  # blocks of at most SMALL bytes are cut f
 class BorrowedBuffer:
     """A buffer over memory that belongs to ``owner``, which it keeps alive."""
 
-    __slots__ = ("__weakref__", "address", "exported", "nbytes", "owner")
+    __slots__ = ("__weakref__", "address", "export_count", "nbytes", "owner")
 
     def __init__(self, address: int, nbytes: int, owner: Any) -> None:
         self.address = address
         self.nbytes = nbytes
         self.owner = owner
-        self.exported = True
+        self.export_count = 1
 
 
 def size_class(nbytes: int) -> int:
@@ -183,7 +183,7 @@ def buffer_type(native: dict[str, int]) -> Any:
     members = (_Member * 5)(
         _Member(b"address", imported_symbols.T_LONGLONG, offset(BUFFER, "address"), imported_symbols.READONLY, None),
         _Member(b"nbytes", imported_symbols.T_LONGLONG, offset(BUFFER, "nbytes"), imported_symbols.READONLY, None),
-        _Member(b"exported", imported_symbols.T_LONGLONG, offset(BUFFER, "exported"), 0, None),
+        _Member(b"export_count", imported_symbols.T_LONGLONG, offset(BUFFER, "export_count"), 0, None),
         _Member(b"__weaklistoffset__", imported_symbols.T_PYSSIZET, offset(BUFFER, "weak"), imported_symbols.READONLY, None),
         _Member(None, 0, 0, 0, None),
     )

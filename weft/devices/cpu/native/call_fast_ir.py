@@ -165,7 +165,7 @@ def are_unchanged(f: Body, rows: Value, count: Value) -> None:
         with f.when(kind == layouts.KEYS):
             f.array(place)[0] = 0
             f.ret_unless(f.call("PyDict_Size", container) == row["key"], False)
-        with f.when(kind == layouts.NEXT):
+        with f.when(kind == layouts.NEXT_ITEM):
             f.ret_if(f.call("PyDict_Next", container, place, key, value) == 0, False)
             f.ret_unless(f.array(key, "ptr")[0] == row["key"].to("ptr"), False)
             current.now = f.array(value, "ptr")[0]
@@ -232,7 +232,7 @@ def is_unshared(f: Body, program_: Value, row_: Value, rows: Value, given: Value
     buffer = f.record(object_, layouts.BUFFER)
     f.ret_unless(buffer["type"] == f.record(program["allocator"], layouts.ALLOCATOR)["type"], False)
     sizes = f.array(program.pointer).part(layouts.HEADER).part(program["ni"])
-    fits_ = (buffer["exported"] == 0) & (buffer["nbytes"] == sizes[row["output"]])
+    fits_ = (buffer["export_count"] == 0) & (buffer["nbytes"] == sizes[row["output"]])
     f.ret(fits_ & (f.record(object_, OBJECT)["count"].to("i64") == row["buffers"]))
 
 
@@ -309,9 +309,9 @@ def part(f: Body, program_: Value, row_: Value, slots: Value, built: Value, give
         _slot(f, array, "content")[0] = node
         f.array(slots)[number] = f.record(buffer, layouts.BUFFER)["address"]
         f.ret(array)
-    with f.when((kind == layouts.SAME) | (kind == layouts.GIVEN)):
+    with f.when((kind == layouts.SAME) | (kind == layouts.ARGUMENT)):
         object_ = f.variable("ptr", row["first"])
-        with f.when(kind == layouts.GIVEN):
+        with f.when(kind == layouts.ARGUMENT):
             object_.now = f.array(given, "ptr")[row["child"]]
         f.call("Py_IncRef", object_.now)
         f.ret(object_.now)

@@ -23,11 +23,11 @@ from weft.graph.node import Primitive
 
 _PLACE_KINDS = {
     "array": layouts.ARRAY, "value": layouts.VALUE, "float": layouts.FLOAT, "same": layouts.SAME, list: layouts.LIST,
-    tuple: layouts.TUPLE, dict: layouts.DICT, "output": layouts.OUTPUT, "given": layouts.GIVEN,
+    tuple: layouts.TUPLE, dict: layouts.DICT, "output": layouts.OUTPUT, "argument": layouts.ARGUMENT,
 }
 _WATCH_KINDS = {
     "variable": layouts.VARIABLE, "cell": layouts.CELL, "items": layouts.ITEMS, "item": layouts.ITEM, "keys": layouts.KEYS,
-    "next": layouts.NEXT,
+    "next item": layouts.NEXT_ITEM,
 }
 _INPUT_KINDS = {"array": layouts.OF_ARRAY, "number": layouts.OF_NUMBER, "cell": layouts.OF_CELL, "fixed": layouts.FIXED}
 
@@ -48,13 +48,13 @@ class WarmTable:
         head = {
             "program": self.program, "arguments": call.arguments, "names": id(call.names),
             "structures": id(call.structures),
-            "uses": call.uses.ctypes.data, "places": len(call.places), "watch": len(call.watch), "inputs": len(call.inputs),
+            "uses": call.uses.ctypes.data, "places": len(call.places), "watch": len(call.watch_rows), "inputs": len(call.inputs),
             "written": len(call.overwritten_inputs), "parts": len(call.result),
         }
         words = layouts.fill_record(layouts.WARM_TABLE, head)
         for kind, x, y, child, children in call.places:
             words += [_PLACE_KINDS[kind], id(x), id(y), child, children]
-        words += _watch_words(call.watch)
+        words += _watch_words(call.watch_rows)
         for kind, x, y in call.inputs:
             words += [_INPUT_KINDS[kind], x if kind in ("array", "number") else id(x), id(y)]
         for number, output, nodes, buffers in call.overwritten_inputs:

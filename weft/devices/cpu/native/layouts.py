@@ -69,7 +69,7 @@ ALLOCATOR = _words("type fresh", pointers="type fresh")  # the class Buffer, and
 # the Python object of a buffer
 BUFFER = {
     **OBJECT, "address": (OBJECT_SIZE, "i64"), "nbytes": (OBJECT_SIZE + 8, "i64"), "home": (OBJECT_SIZE + 16, "ptr"),
-    "exported": (OBJECT_SIZE + 24, "i64"), "weak": (OBJECT_SIZE + 32, "ptr"),
+    "export_count": (OBJECT_SIZE + 24, "i64"), "weak": (OBJECT_SIZE + 32, "ptr"),
 }
 BUFFER_SIZE = OBJECT_SIZE + 40
 
@@ -104,11 +104,11 @@ WARM_TABLE = _words(
 )
 # A place of the arguments, or a part of the result: (kind, shape or object or class, dtype or slots, first child, children).
 # The children of a list, tuple or dict follow it; ``first`` of a dict is the tuple of its keys. ``child`` of the parts OUTPUT and
-# GIVEN is the number of the Program's output, or of a place of the arguments
+# ARGUMENT is the number of the Program's output, or of a place of the arguments
 WARM_ROW = _words("kind first second child children", pointers="first second")
-ARRAY, FLOAT, SAME, VALUE, LIST, TUPLE, DICT, OUTPUT, GIVEN = range(9)
+ARRAY, FLOAT, SAME, VALUE, LIST, TUPLE, DICT, OUTPUT, ARGUMENT = range(9)
 WATCH_ROW = _words("kind container key value", pointers="container value")  # key: an object, an index, or a length
-VARIABLE, CELL, ITEMS, ITEM, KEYS, NEXT = range(6)  # kinds of watched objects, see call_fast_ir.are_unchanged
+VARIABLE, CELL, ITEMS, ITEM, KEYS, NEXT_ITEM = range(6)  # kinds of watched objects, see call_fast_ir.are_unchanged
 WARM_INPUT = _words("kind place node", pointers="node")  # place: number of a place of the arguments, or an object
 OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # kinds of program inputs
 # A written array: its input, the output that takes its memory, and the references to its node and buffer that nobody else has

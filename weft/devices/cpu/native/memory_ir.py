@@ -68,7 +68,7 @@ def make(f: Body, allocator: Value, home: Value, nbytes: Value) -> None:
     buffer["address"] = address
     buffer["nbytes"] = nbytes
     buffer["home"] = home
-    buffer["exported"] = 0
+    buffer["export_count"] = 0
     buffer["weak"] = None
     f.ret(new)
 
@@ -91,14 +91,14 @@ def export(f: Body, self: Value, view: Value, flags: Value) -> None:
     buffer = f.record(self, BUFFER)
     failed = f.call("PyBuffer_FillInfo", view, self, buffer["address"].to("ptr"), buffer["nbytes"], 0, flags)
     with f.when(failed == 0):
-        buffer["exported"] = buffer["exported"] + 1
+        buffer["export_count"] = buffer["export_count"] + 1
     f.ret(failed)
 
 
 @routine("void weft_buffer_release(ptr self, ptr view)", exported=True)
 def release(f: Body, self: Value, view: Value) -> None:
     buffer = f.record(self, BUFFER)
-    buffer["exported"] = buffer["exported"] - 1
+    buffer["export_count"] = buffer["export_count"] - 1
 
 
 @routine("ptr weft_fill" + BUILTIN, exported=True)

@@ -312,7 +312,7 @@ def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
     buffer = f.record(small.slot(f, x, "value")[0], BUFFER)
     counts = f.record(buffer.pointer, OBJECT)["count"], f.record(x, OBJECT)["count"]
     # a weak reference to the node is that of a view which has cached it
-    is_unshared = (counts[0] == 1) & (counts[1] == 1) & (buffer["exported"] == 0) & small.slot(f, x, "weak")[0].null
+    is_unshared = (counts[0] == 1) & (counts[1] == 1) & (buffer["export_count"] == 0) & small.slot(f, x, "weak")[0].null
     # constants, whose node is not a leaf, are not written
     small.none_unless(
         f, is_unshared & f.call(small.is_writable, arguments[0]) & (small.slot(f, x, "op")[0] == small.state_of(f)["leaf"])

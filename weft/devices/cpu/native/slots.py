@@ -83,7 +83,7 @@ class Slots:
     def loop(self, step: Loop, number: int) -> tuple[int, ...]:
         """Return the argument slots of the native loop: see loop_ir.py."""
         arena = self.index(step.arena) if step.arena >= 0 else self.scratch()
-        carries = [s for c in step.carries for s in (c.init, c.last, next(x for x in (c.tape, c.spare, c.last) if x >= 0))]
+        carries = [s for c in step.carries for s in (c.init, c.result, next(x for x in (c.tape, c.spare, c.result) if x >= 0))]
         rest = (*carries, *step.xs, *step.ys, *step.constants, *((step.count,) if step.count >= 0 else ()))
         return (self.constant(self.loops[number]), self.scratch(), arena, self.record(), *(self.index(s) for s in rest))
 

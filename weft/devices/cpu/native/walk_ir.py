@@ -223,7 +223,7 @@ def donate(f: Body, table: Value, inputs: Value, held: Value, outputs: Value) ->
         candidate = f.call("PyList_GetItem", inputs, i)
         buffer = f.record(candidate, layouts.BUFFER)
         f.continue_unless(buffer["type"] == buffers)
-        fits = (buffer["exported"] == 0) & (buffer["nbytes"] == sizes[o])
+        fits = (buffer["export_count"] == 0) & (buffer["nbytes"] == sizes[o])
         f.continue_unless(fits & f.call("PyList_GetItem", outputs, o).null)
         # the buffer must not be another input or already an output
         f.continue_unless((f.call(count, inputs, ni, candidate) == 1) & (f.call(count, outputs, no, candidate) == 0))

@@ -25,7 +25,7 @@ from weft.devices.cpu.emit.types import align_of, cell_type, llvm_type, wide
 from weft.devices.cpu.nest.nest import Nest, ScratchLayout, instructions, lanes_for, strides_along, vectors
 from weft.devices.cpu.nest.row_scratch import MIN_INSTRUCTIONS, ValueNumbering
 from weft.devices.cpu.nest.tiles import emit_stage, update
-from weft.kernel.expressions import dependencies, each, iterate_topmost, walk
+from weft.kernel.expressions import dependencies, iterate_topmost, iterate_values, walk
 from weft.kernel.ir import Access, Affine, Axis, Reduction, Stage, Store, Value, size_of
 from weft.kernel.stages import Part
 
@@ -336,7 +336,7 @@ def _is_safe(n: Nest, s: Store, maker: int, place: Affine, replaced: set[int]) -
 
     for k, stage in enumerate(stages[maker:], maker):
         values = [r.value for r in stage.reductions] + [x.value for x in stage.stores]
-        for v in each(values, set(replaced) if k == len(stages) - 1 else None):
+        for v in iterate_values(values, set(replaced) if k == len(stages) - 1 else None):
             if v.op == "load" and meets(v.attr) and not (k == maker and v.attr.index[0] == place and not v.attr.guard):
                 return False
     return True
@@ -379,7 +379,7 @@ def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:
 
     def take(b: str | int, count: int, length: int) -> None:
         axis, row = n.part.shared[0], stage.axes[0]
-        for envs in vectors(n, axis, lanes, across, 0, axis.extent, None, again=True):
+        for envs in vectors(n, axis, lanes, across, 0, axis.extent, None, may_repeat=True):
             cells = {}
             for r in stage.reductions:
                 t, start = wide(reduce.state_types(r)[0], lanes), reduce.identity(r, lanes)[0]

@@ -85,7 +85,7 @@ def _match_copy(part: Part, layout: ScratchLayout) -> tuple[int, int] | None:
 def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: NestPlan, name: str) -> None:
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)
-    marks = [("minor", plan.minor is not None), ("again", plan.again), ("in order", part.is_ordered)]
+    marks = [("minor", plan.minor is not None), ("again", plan.may_repeat), ("in order", part.is_ordered)]
     kind = "scalar" if plan.kind == "tiles" and plan.axis is None else plan.kind
     m.took(" ".join([kind, *(word for word, holds in marks if holds)]))
     m.vectors = m.vectors or plan.kind != "tiles" or plan.axis is not None
@@ -213,7 +213,7 @@ def _emit_transposed(n: Nest, plan: NestPlan) -> None:
         if inner.extent % count:  # the last block begins earlier
             start = n.f.minimum(start, inner.extent - count)
         n.base.axes[which] = str(start)
-        for envs in vectors(n, axis, plan.lanes, 1, 0, axis.extent, None, plan.again):
+        for envs in vectors(n, axis, plan.lanes, 1, 0, axis.extent, None, plan.may_repeat):
             group = []
             for env in envs:
                 for k in range(count):
@@ -227,7 +227,7 @@ def _emit_transposed(n: Nest, plan: NestPlan) -> None:
 def _emit_axis(n: Nest, plan: NestPlan, axis: Axis) -> None:
     """Emit the whole vector axis."""
     minor = next((a for a in n.part.shared if a.id == plan.minor), None)
-    for envs in vectors(n, axis, plan.lanes, plan.unroll, 0, axis.extent, minor, plan.again):
+    for envs in vectors(n, axis, plan.lanes, plan.unroll, 0, axis.extent, minor, plan.may_repeat):
         _emit_fresh(n, envs)
 
 

@@ -28,7 +28,7 @@ class NestPlan:
     shared axes, blocks in parallel), ``sheet``, ``blocks`` (of the rows of columns), ``turn`` or ``columns`` (a chunk is some
     columns of all rows, in order). axis None: scalar code.
 
-    minor: an axis inside the lanes (see Env). again: a last vector may compute elements a second time.
+    minor: an axis inside the lanes (see Env). may_repeat: a last vector may compute elements a second time.
     turn: (axis, how many of its iterations are taken together): squares of memory are transposed in registers.
 
     chunks: their number; rows: outer iterations per chunk, or 0 if a chunk is ``piece`` elements of the vector axis.
@@ -43,12 +43,12 @@ class NestPlan:
     piece: int = 0
     parallel: bool = False
     minor: int | None = None
-    again: bool = False
+    may_repeat: bool = False
     turn: tuple[int, int] | None = None
 
 
-def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
-    """Choose the plan of a part. ``again``: no output aliases an input, so elements may be stored twice."""
+def plan_part(part: Part, isa: ISA, may_repeat: bool = False) -> NestPlan:
+    """Choose the plan of a part. ``may_repeat``: no output aliases an input, so elements may be stored twice."""
     lanes = lanes_for(isa, part)
     values = roots(part.stages)
     reductions = [r for s in part.stages for r in s.reductions]
@@ -89,21 +89,21 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
     slab = 0 if part.is_ordered else slab_width(part, axis, isa, chunks > 1)
     if slab:
         return NestPlan("sheet", axis.id, lanes, 1, outer * -(-extent // slab), piece=slab, parallel=chunks > 1)
-    again = again and not part.is_ordered and not _reads_outputs(part)
+    may_repeat = may_repeat and not part.is_ordered and not _reads_outputs(part)
     minor, unroll = _minor_axis(part, axis.id, lanes), _unroll_factor(values, axis.id)
     if minor is not None:
         unroll = min(unroll, -(-extent * minor.extent // lanes))
-        return plan("tiles", axis.id, lanes, unroll, outer // minor.extent, minor=minor.id, again=again)
-    turn = _transposed_axis(part, axis.id, lanes, again)
+        return plan("tiles", axis.id, lanes, unroll, outer // minor.extent, minor=minor.id, may_repeat=may_repeat)
+    turn = _transposed_axis(part, axis.id, lanes, may_repeat)
     if turn is not None:
         inner, count = turn
         blocks = outer // inner.extent * -(-inner.extent // count)
-        return plan("turn", axis.id, lanes, 1, blocks, again=again, turn=(inner.id, count))
+        return plan("turn", axis.id, lanes, 1, blocks, may_repeat=may_repeat, turn=(inner.id, count))
     if reductions:
         unroll = max(1, min(unroll, 8 // len(reductions)))
     unroll = min(unroll, -(-extent // lanes))
     if chunks == 1 or outer >= chunks:
-        return plan("tiles", axis.id, lanes, unroll, outer, again=again)
+        return plan("tiles", axis.id, lanes, unroll, outer, may_repeat=may_repeat)
     pieces, step = -(-chunks // outer), lanes * unroll
     piece = (-(-extent // pieces) + step - 1) // step * step
     return NestPlan("tiles", axis.id, lanes, unroll, outer * -(-extent // piece), piece=piece, parallel=chunks > 1)
@@ -142,7 +142,7 @@ def _minor_axis(part: Part, axis: int, lanes: int) -> Axis | None:
     return None
 
 
-def _transposed_axis(part: Part, axis: int, lanes: int, again: bool) -> tuple[Axis, int] | None:
+def _transposed_axis(part: Part, axis: int, lanes: int, may_repeat: bool) -> tuple[Axis, int] | None:
     """Return an axis that is contiguous where the vector axis is not, and how many of its iterations one body takes.
 
     The count fills about one cache line.
@@ -159,7 +159,7 @@ def _transposed_axis(part: Part, axis: int, lanes: int, again: bool) -> tuple[Ax
         if a.id == axis or not any(dict(x.terms).get(a.id) == 1 for x in across):
             continue
         for count in (2 * lanes, lanes):
-            if a.extent >= count and (again or a.extent % count == 0) and instructions(values, None) * count <= 600:
+            if a.extent >= count and (may_repeat or a.extent % count == 0) and instructions(values, None) * count <= 600:
                 return a, count
     return None
 

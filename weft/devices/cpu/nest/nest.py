@@ -209,11 +209,11 @@ def _adjacent_loads(part: Part) -> dict[tuple, int]:
 
 
 def vectors(
-    n: Nest, axis: Axis, lanes: int, unroll: int, start: int, end: int, minor: Axis | None = None, again: bool = False,
+    n: Nest, axis: Axis, lanes: int, unroll: int, start: int, end: int, minor: Axis | None = None, may_repeat: bool = False,
 ) -> Iterator[list[Env]]:
     """Yield groups of Envs that cover [start, end) of an axis: full groups (in a loop), then the rest with a masked last vector.
 
-    minor: an axis inside the lanes (see Env). again: the last vector may repeat elements instead of being masked.
+    minor: an axis inside the lanes (see Env). may_repeat: the last vector may repeat elements instead of being masked.
     """
     if minor is not None:
         n.base.axes[minor.id] = "0"
@@ -229,7 +229,7 @@ def vectors(
         return made
 
     main = start + (end - start) // step * step
-    if again and unroll == 1 and start + step < main < end and minor is None:  # one body: the last vector starts earlier
+    if may_repeat and unroll == 1 and start + step < main < end and minor is None:  # one body: the last vector starts earlier
         with n.loop(start, end, step) as k:
             n.base.axes[axis.id] = n.f.minimum(k, end - lanes)
             n.base.level_of[axis.id] = len(n.levels) - 1
@@ -250,7 +250,7 @@ def vectors(
         with n.block(axis.id):
             n.base.axes[axis.id] = str(main)
             envs = [env(None, u * lanes) for u in range(left // lanes)]
-            if left % lanes and again and end - start >= lanes:
+            if left % lanes and may_repeat and end - start >= lanes:
                 envs.append(env(None, left - lanes))
             elif left % lanes:
                 envs.append(env(first_mask(lanes * span, left % lanes * span), left // lanes * lanes))

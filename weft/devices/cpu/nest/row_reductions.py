@@ -251,7 +251,7 @@ class _StagedReduction:
         with n.loop(0, size_of(stage.axes[:-1])) as row:
             n.split_index(row, stage.axes[:-1])
             at = f.load("i64", fill)
-            for envs in vectors(n, axis, self.lanes, 4, 0, axis.extent, None, again=True):
+            for envs in vectors(n, axis, self.lanes, 4, 0, axis.extent, None, may_repeat=True):
                 self._stage_row(envs, at)
             after = f.add(at, self.extent)
             f.store("i64", after, fill)

@@ -94,4 +94,4 @@ def in_units(p: Product, isa: ISA) -> tuple[Product, Dot]:
         outer, k_outer = (tuple([step // 4 for step in axes]) for axes in (x.outer, x.k_outer))
         return Operand(replace(x.buffer, dtype=INT32), x.const // 4, x.free // 4, 1, outer, k_outer)
 
-    return replace(p, k=k, a=as_units(p.a), b=as_units(p.b), order=Order(1, k * p.turns)), dot
+    return replace(p, k=k, a=as_units(p.a), b=as_units(p.b), order=Order(1, k * p.k_iterations)), dot

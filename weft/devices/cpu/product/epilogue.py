@@ -14,7 +14,7 @@ from weft.devices.cpu.emit.storage_formats import cast
 from weft.devices.cpu.emit.tally import Cell, Tallies, emit_tally_stores
 from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.product.microkernel import Tile
-from weft.kernel.expressions import access_values, dependencies, each, iterate_topmost
+from weft.kernel.expressions import access_values, dependencies, iterate_topmost, iterate_values
 from weft.kernel.ir import Kernel, Value
 from weft.kernel.product import Product
 
@@ -36,7 +36,7 @@ class Epilogue:
         self.deps: dict[int, frozenset] = {}
         self.tallies = Tallies(module, isa, kernel, product.tallies, self.lanes)
         self.roots = [*(s.value for s in product.stores), *(r.value for r in product.tallies)]
-        self.values = list(each(self.roots + [v for s in product.stores for v in access_values(s.access)]))
+        self.values = list(iterate_values(self.roots + [v for s in product.stores for v in access_values(s.access)]))
         self.cost = sum(_cost(v) for v in self.values)
         self.outlined: set[int] = set()
         self.narrow = next((v.dtype for v in self.values if v.op == "acc" and v.dtype.narrow), None)

@@ -54,7 +54,7 @@ def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], Produ
     elif product.order.lanes > 1:
         return generate_gemv(kernel, product, isa)
     if should_swap(product, isa.lanes(product.accum.bytes)):
-        product = product.swapped()
+        product = product.transpose()
     product, dot = in_units(product, isa) if integers else (product, None)
     return _Driver(kernel, product, isa, plan(product, isa), dot).generate()
 
@@ -84,11 +84,11 @@ class _Driver:
         self.tile_bytes = plan.rows * plan.nr * self.size
         # the piece of k that one call does, if not all of k, and the sums of blocks stored between pieces
         block = product.order.block
-        self.steps = product.k * product.turns
+        self.steps = product.k * product.k_iterations
         self.pieces = plan.kc < self.steps
-        self.partial = self.pieces and (plan.kc < block or (product.turns > 1 and product.k % block > 0))
+        self.partial = self.pieces and (plan.kc < block or (product.k_iterations > 1 and product.k % block > 0))
         self.piece = min(plan.kc, block) if self.pieces else 0
-        while self.pieces and 2 * self.piece <= plan.kc and (product.turns == 1 or product.k % (2 * self.piece) == 0):
+        while self.pieces and 2 * self.piece <= plan.kc and (product.k_iterations == 1 or product.k % (2 * self.piece) == 0):
             self.piece *= 2
         self.level_bytes = unit_panels * self.unit_columns * self.tile_bytes
         counted = -(-self.steps // max(block, self.piece))
@@ -254,7 +254,7 @@ class _Driver:
             if self.pieces:
                 at, kc = stack.enter_context(self._each_piece(f))
                 k0 = at
-                if p.turns > 1:
+                if p.k_iterations > 1:
                     turn, k0 = divide(f, at, p.k)
                     for extent, sa, sb in reversed(list(zip(p.k_outer, p.a.k_outer, p.b.k_outer, strict=True))):
                         turn, index = divide(f, turn, extent)
@@ -289,7 +289,7 @@ class _Driver:
         f.do(f"br i1 {f.let(f'icmp slt i64 {at}, {self.steps}', 'c')}, label %{body}, label %{done}")
         f.label(body)
         count = f.minimum(self.piece, f.let(f"sub i64 {self.steps}, {at}"))
-        for unit in ([p.order.block] if self.partial else []) + ([p.k] if p.turns > 1 else []):
+        for unit in ([p.order.block] if self.partial else []) + ([p.k] if p.k_iterations > 1 else []):
             count = f.minimum(count, f.let(f"sub i64 {unit}, {f.let(f'urem i64 {at}, {unit}')}"))
         yield at, count
         f.store("i64", f.add(at, count), place)

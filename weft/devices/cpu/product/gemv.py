@@ -40,14 +40,14 @@ PARALLEL_BYTES = 2 << 20
 
 def generate_gemv(kernel: Kernel, product: Product, isa: ISA) -> Generated:
     """Return the LLVM text of a product that is summed in lanes: m or n is 1, and k one axis."""
-    return _Driver(kernel, product if product.rows == 1 else product.swapped(), isa).generate()
+    return _Driver(kernel, product if product.rows == 1 else product.transpose(), isa).generate()
 
 
 def generate_integer_gemv(kernel: Kernel, product: Product, isa: ISA) -> Generated | None:
     """Return the LLVM text of a product of a matrix and a vector of 8-bit integers that are contiguous along k, else None."""
-    p = product if product.rows == 1 else product.swapped()
+    p = product if product.rows == 1 else product.transpose()
     dot = make_dot(p, isa)
-    if p.rows > 1 or p.turns > 1 or p.a.k != 1 or p.b.k != 1 or p.k < dot.lanes * dot.per:
+    if p.rows > 1 or p.k_iterations > 1 or p.a.k != 1 or p.b.k != 1 or p.k < dot.lanes * dot.per:
         return None
     return _Driver(kernel, replace(p, order=Order(dot.lanes, -(-p.k // dot.lanes) * dot.lanes)), isa, dot).generate()
 

@@ -103,7 +103,7 @@ def make_plan(
     m, n, k = p.rows, p.columns, p.k
     # k is so short that storing the results dominates: wide tiles store them row by row
     by_rows = tile is None and k <= 16 and m > 4 and m * n * size > isa.l2 // 2 and n >= 32 * lanes and p.b.free == 1
-    by_rows = by_rows and p.b.buffer.dtype == p.accum and p.turns == 1 and k * n * size <= isa.l2 // 2
+    by_rows = by_rows and p.b.buffer.dtype == p.accum and p.k_iterations == 1 and k * n * size <= isa.l2 // 2
     if by_rows:
         tile, pack_b = (4, 3), False
     # whole cache lines of bytes: on one core of a Cascade Lake 5 to 10 % faster, with 96 rows of a 40 %
@@ -156,7 +156,7 @@ def make_plan(
     elif not unit_columns and kc < k:  # tiles stay in the cache between k blocks
         n_units = _ceil_div(m * n * size, isa.l2 // 4)
     sweeps = panels == 1 and kc < min(k, 17)
-    flops = 2 * m * columns * nr * p.batch * (k * p.turns + work((p.stores, p.tallies)))  # with those of unused lanes
+    flops = 2 * m * columns * nr * p.batch * (k * p.k_iterations + work((p.stores, p.tallies)))  # with those of unused lanes
     m_units, n_units = _split_units(p, flops, panels, columns, min(m_units, panels), min(n_units, columns), sweeps)
     if by_rows:
         m_units, n_units = panels, 1

@@ -7,10 +7,10 @@ and more rows, the operands are exchanged, so that lanes are in use.
 
 from __future__ import annotations
 
+from weft.devices.cpu.dynamic_kernels import SCRATCH_BYTES_PER_STEP, chains
+from weft.devices.cpu.dynamic_kernels.vectors import Vectors, at_least_one
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
-from weft.devices.cpu.sized import SCRATCH_BYTES_PER_STEP, chains
-from weft.devices.cpu.sized.vectors import Vectors, at_least_one
 from weft.dtypes.formats import Format
 from weft.kernel.target import Orders
 

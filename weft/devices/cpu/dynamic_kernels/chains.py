@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft.devices.cpu.dynamic_kernels.vectors import Vectors
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.text import Function
-from weft.devices.cpu.sized.vectors import Vectors
 
 LEVELS = 40  # of blocks: enough for any size of memory
 UNROLLED_TURNS = 4  # of a loop over several rows

@@ -14,7 +14,7 @@ from weft.devices.cpu.emit.types import memory_type
 from weft.kernel.ir import Buffer, Kernel, Stage
 
 
-def each_text(kernel: Kernel, isa: ISA, vectors: int = 1) -> str:
+def elementwise_text(kernel: Kernel, isa: ISA, vectors: int = 1) -> str:
     """Return the text of a function that applies a kernel's one store to any number of elements.
 
     The kernel's own extent occurs only in its name.

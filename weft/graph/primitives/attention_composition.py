@@ -165,4 +165,4 @@ def _sum_to(x: Node, shape: Shape) -> Node:
     return call.reduce_sum(x, axes=axes, keepdims=True) if axes else x
 
 
-COMPOSED: dict[str, Callable[..., Node]] = {"attention": attention, "attention_gradient": gradient}
+COMPOSITIONS: dict[str, Callable[..., Node]] = {"attention": attention, "attention_gradient": gradient}

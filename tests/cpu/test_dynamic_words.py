@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import compile_ir, isas
-from test_sized import Guarded
+from test_dynamic_kernels import Guarded
 
 from weft.devices import get_device
-from weft.devices.cpu.sized.words import words_text
+from weft.devices.cpu.dynamic_kernels.words import words_text
 from weft.graph.primitives.philox import word
 
 DEVICE: Any = get_device()

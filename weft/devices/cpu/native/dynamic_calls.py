@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
+from weft.devices.cpu.dynamic_kernels import MAX_STACK_STEPS, SCRATCH_BYTES_PER_STEP
 from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import builtin
 from weft.devices.cpu.native.compile import Compiler, LoadedKernel
 from weft.devices.cpu.native.host_cpu import host
-from weft.devices.cpu.sized import MAX_STACK_STEPS, SCRATCH_BYTES_PER_STEP
 from weft.devices.native_protocols import PreparedCall
 from weft.dtypes.formats import Format
 from weft.graph.primitives.table import Primitive
@@ -36,7 +36,7 @@ class CPUDynamicKernels:
         in_lanes, needs_scratch = lanes > 1, k > MAX_STACK_STEPS
 
         def text() -> str:
-            from weft.devices.cpu.sized.product import product_text
+            from weft.devices.cpu.dynamic_kernels.product import product_text
 
             return product_text(dtype, host(), CPU.orders, in_lanes)
 
@@ -56,7 +56,7 @@ class CPUDynamicKernels:
         self, dtype: Format, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int, order: Order,
     ) -> PreparedCall:
         def text() -> str:
-            from weft.devices.cpu.sized.sums import sum_text
+            from weft.devices.cpu.dynamic_kernels.sums import sum_text
 
             return sum_text(dtype, host(), CPU.orders)
 
@@ -75,15 +75,15 @@ class CPUDynamicKernels:
         kernel = _elementwise_kernel(primitive, dtypes, params)
 
         def text() -> str:
-            from weft.devices.cpu.sized.each import each_text
+            from weft.devices.cpu.dynamic_kernels.elementwise import elementwise_text
 
-            return each_text(kernel, host(), _VECTORS if primitive.exact else 1)
+            return elementwise_text(kernel, host(), _VECTORS if primitive.exact else 1)
 
         return self._compile(key, f"sized each\n{kernel_key(kernel)}", "weft_each", text)
 
     def words(self, count: int, out: int, key: int, base: int) -> None:
         def text() -> str:
-            from weft.devices.cpu.sized.words import words_text
+            from weft.devices.cpu.dynamic_kernels.words import words_text
 
             return words_text(host())
 

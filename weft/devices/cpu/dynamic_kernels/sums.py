@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from weft.devices.cpu.dynamic_kernels import chains
+from weft.devices.cpu.dynamic_kernels.vectors import Vectors, at_least_one
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Module
-from weft.devices.cpu.sized import chains
-from weft.devices.cpu.sized.vectors import Vectors, at_least_one
 from weft.dtypes.formats import Format
 from weft.kernel.target import Orders
 

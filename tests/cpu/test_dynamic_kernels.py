@@ -17,12 +17,12 @@ import weft as wf
 from tests.kernel.samples.table import draw_samples
 from weft.devices import get_device
 from weft.devices.base import EagerDevice
-from weft.devices.cpu.native.sized import _elementwise_kernel as each_kernel
+from weft.devices.cpu.dynamic_kernels import SCRATCH_BYTES_PER_STEP
+from weft.devices.cpu.dynamic_kernels.elementwise import elementwise_text
+from weft.devices.cpu.dynamic_kernels.product import product_text
+from weft.devices.cpu.dynamic_kernels.sums import sum_text
+from weft.devices.cpu.native.dynamic_calls import _elementwise_kernel as each_kernel
 from weft.devices.cpu.nest.kernel import generate_loops
-from weft.devices.cpu.sized import SCRATCH_BYTES_PER_STEP
-from weft.devices.cpu.sized.each import each_text
-from weft.devices.cpu.sized.product import product_text
-from weft.devices.cpu.sized.sums import sum_text
 from weft.dtypes.formats import FORMATS, FROM_NUMPY
 from weft.dtypes.rounding import convert_array
 from weft.graph.primitives import TABLE
@@ -433,9 +433,9 @@ def test_every_machine(isa: str, rng) -> None:
         kernel = each_kernel(TABLE["tanh"], (FROM_NUMPY[dtype],), {})
         x, want, out = wild(rng, (16,), dtype), np.empty(16, dtype), Guarded((11,), dtype)
         Compiled(generate_loops(kernel, target), kernel, target)([x], [want])
-        run(each_text(kernel, target), "weft_each", 11, out.address, x.ctypes.data, 1)
+        run(elementwise_text(kernel, target), "weft_each", 11, out.address, x.ctypes.data, 1)
         same(out.checked(), want[:11])
         kernel, count = each_kernel(TABLE["add"], (FROM_NUMPY[dtype],) * 2, {}), 4 * 16 + 5
         x, y, out = wild(rng, (count,), dtype), wild(rng, (1,), dtype), Guarded((count,), dtype)
-        run(each_text(kernel, target, 4), "weft_each", count, out.address, x.ctypes.data, 1, y.ctypes.data, 0)
+        run(elementwise_text(kernel, target, 4), "weft_each", count, out.address, x.ctypes.data, 1, y.ctypes.data, 0)
         same(out.checked(), x + y)
