@@ -59,6 +59,27 @@ def test_small_work_loads_nothing_of_programs() -> None:
     assert "weft.devices.cpu.native.executable" in found and not {m for m in found if m.startswith(others)}
 
 
+def test_a_step_of_a_neural_ode_loads_no_other_optimizers_and_solvers() -> None:
+    """A second process does not schedule the step either: its Program is in the disk cache."""
+    code = """
+import numpy as np, weft as wf
+p = {"w": wf.array([[0.1, 0.2], [0.3, 0.4]])}
+optimizer = wf.optim.Adam(0.01).init(p)
+def loss(p):
+    return wf.ode.solve(lambda t, y, p: wf.tanh(y @ p["w"]), wf.array([0.1, 0.2]), [0.0, 0.5, 1.0], args=p).ys.sum()
+@wf.jit
+def step(p):
+    value, slope = wf.value_and_grad(loss)(p)
+    optimizer.update(p, slope)
+    return value
+float(step(p))
+"""
+    loaded(code)
+    others = ("optim.minimize", "optim.least_squares", "optim.schedules", "ode.implicit", "functions.random", "functions.linalg",
+              "schedule.build", "schedule.fuse", "kernel.printer", "devices.cpu.emit")
+    assert not {m for m in loaded(code) if m.startswith(tuple(f"weft.{other}" for other in others))}
+
+
 @pytest.mark.parametrize("name", wf.__all__)
 def test_public_names_resolve(name: str) -> None:
     assert hasattr(wf, name)

@@ -71,7 +71,8 @@ def test_the_stub_of_nn_names_what_nn_exports() -> None:
 def test_the_stub_is_written_by_its_tool(monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     stub = importlib.import_module("stub")
-    for written, now in (("weft/__init__.pyi", stub.stub()), ("weft/nn/__init__.pyi", stub.stub_of_nn())):
+    packages = [(f"weft/{package}/__init__.pyi", stub.stub_of(package)) for package in stub.PACKAGES]
+    for written, now in (("weft/__init__.pyi", stub.stub()), *packages):
         assert (ROOT / written).read_text() == now, "write it anew: python tools/stub.py"
 
 

@@ -1,4 +1,4 @@
-"""Write the stubs of weft and weft.nn, for type checkers and editors, from the lists of names in their ``__init__.py``."""
+"""Write stubs of weft and of packages that load names on use, for type checkers, from the lists in their ``__init__.py``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ Written by ``python tools/stub.py`` from the lists there.
 # ruff: noqa: I001  one name a line would be 300 lines
 
 '''
+PACKAGES = ("nn", "optim", "ode")
 TYPES = {
     "__array_api_version__": "str", "__version__": "str", **dict.fromkeys(("e", "euler_gamma", "inf", "nan"), "float"),
     "newaxis": "None", "pi": "float",
@@ -44,9 +45,11 @@ def stub() -> str:
     return _file("wf", "when they are first used", lines)
 
 
-def stub_of_nn() -> str:
-    lines = [line("weft.nn", ["init"]), *(line(f"weft.nn.{file}", names.split()) for file, names in wf.nn._NAMES.items())]
-    return _file("wf.nn", "from its files", lines)
+def stub_of(package: str) -> str:
+    """Return the stub of ``nn``, ``optim`` or ``ode``. A name that is a file is public itself."""
+    files = {"init": "init", **wf.nn._NAMES} if package == "nn" else getattr(wf, package)._NAMES
+    rooms = [(f"weft.{package}" if file == names else f"weft.{package}.{file}", names.split()) for file, names in files.items()]
+    return _file(f"wf.{package}", "from its files", [line(room, names) for room, names in rooms])
 
 
 def _file(package: str, when: str, lines: list[str]) -> str:
@@ -56,4 +59,5 @@ def _file(package: str, when: str, lines: list[str]) -> str:
 if __name__ == "__main__":
     root = Path(wf.__file__).parent
     (root / "__init__.pyi").write_text(stub())
-    (root / "nn" / "__init__.pyi").write_text(stub_of_nn())
+    for package in PACKAGES:
+        (root / package / "__init__.pyi").write_text(stub_of(package))

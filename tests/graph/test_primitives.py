@@ -23,11 +23,11 @@ PRIMITIVES = [op for op in TABLE.values() if op.kind != "leaf"]
 SEED = int(np.random.SeedSequence().generate_state(1)[0])  # fresh each run
 everyone = pytest.mark.parametrize("op", PRIMITIVES, ids=lambda op: op.name)
 
-TAKE_ALL = {"identity", "recompute", "stop_gradient", "logical_not"}  # one array of any shape and format
+TAKE_ALL = {"identity", "recompute", "stop_gradient", "after_step", "logical_not"}  # one array of any shape and format
 NO_ARRAYS = {"iota", "random_bits", "complex_constant"}  # nothing of theirs could be strided or broadcast
 SYMMETRIC = {"cholesky", "eigh", "eigvalsh"}  # read one triangle; their derivatives are those of symmetric matrices
 MATRICES = {op.name for op in TABLE.values() if op.raises}  # other elements in other places are other matrices: maybe singular
-NOT_SMOOTH = {"bitcast", "nextafter", "stop_gradient", "round_to", "round_stochastic"}  # by agreement, not by analysis
+NOT_SMOOTH = {"after_step", "bitcast", "nextafter", "round_stochastic", "round_to", "stop_gradient"}  # by agreement
 
 
 def samples(op: Primitive) -> list[Sample]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -118,6 +119,34 @@ def test_chaos_has_a_finite_gradient_although_steps_are_rejected() -> None:
     start = wf.array(problem.y0)
     assert int(ode.solve(problem.slope, start, [0.0, 2.0]).rejected) > 0
     assert np.isfinite(np.asarray(wf.grad(value)(start))).all()
+
+
+@pytest.mark.parametrize("most", [0, 1 << 40])
+@pytest.mark.parametrize("solver", [ode.Tsit5(), ode.Dopri8(), ode.Kvaerno5(iterations=8)], ids=lambda s: type(s).__name__)
+def test_gradients_although_a_rejected_step_overflows(solver: Any, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step is far too long. With and without other examples beside it, whose steps differ."""
+    monkeypatch.setattr(drive, "MAX_MASKED", most)
+    print(f"seed {(seed := random.randrange(1 << 40))}")
+    rng = np.random.default_rng(seed)
+    y, a, first = rng.uniform(0.9, 1.6, (3, 2)), rng.uniform(0.5, 1.0, 2), float(rng.uniform(1.5, 4.0))
+
+    def solve(y: Any, a: Any) -> Any:
+        def f(t: Any, y: Any, a: Any) -> Any:
+            return a * wf.exp(y * y) - y * wf.exp(3.0 * y) + 0.1 * y[::-1]
+
+        return ode.solve(f, y, [0.0, 0.5, 2.0], args=a, solver=solver, dt0=first, rtol=1e-9, atol=1e-9, max_steps=400)
+
+    def many(y: Any, a: Any) -> Any:
+        return wf.vmap(lambda y: solve(y, a).ys[1:].sum())(y).sum()
+
+    assert int(solve(wf.array(y[0]), wf.array(a)).rejected) > 0
+    for f, start in ((lambda y, a: solve(y, a).ys[1:].sum(), y[0]), (many, y)):
+        jitted = wf.jit(f)
+        d_y, d_a = wf.jit(wf.grad(f, (0, 1)))(wf.array(start), wf.array(a))
+        by_y = central(lambda y, f=jitted: f(y, wf.array(a)), start, 1e-4)
+        by_a = central(lambda a, f=jitted, start=start: f(wf.array(start), a), a, 1e-4)
+        np.testing.assert_allclose(d_y.numpy(), by_y, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(d_a.numpy(), by_a, rtol=1e-3, atol=1e-4)
 
 
 def test_gradient_is_finite_although_newtons_method_diverges_in_a_rejected_step() -> None:

@@ -156,7 +156,7 @@ def test_examples_that_have_ended_are_not_computed(part: int) -> None:
         step, count = draw_guarded(rng, wf.array(values.standard_normal(6))), rng.choice([1, 2, 7, 9])
 
         def loop(n: Any, x: Any, step: Any = step) -> Any:
-            return wf.while_loop(lambda v: v[0] > 0, lambda v: step(*v), (n, x))[1]
+            return wf.while_loop(lambda v: v[0] > 0, lambda v: step(*v), (n, x), max_steps=7)[1]
 
         def branch(n: Any, x: Any, step: Any = step) -> Any:
             return wf.cond(n > 0, lambda n, x: step(n, x)[1], lambda n, x: x * 2.0, n, x)
@@ -166,10 +166,58 @@ def test_examples_that_have_ended_are_not_computed(part: int) -> None:
             want = np.array([float(f(wf.array(n[k]), wf.array(x[k]))) for k in range(count)])
             assert_close(wf.vmap(f)(wf.array(n), wf.array(x)).numpy(), want)
             assert_close(wf.jit(wf.vmap(f))(wf.array(n), wf.array(x)).numpy(), want)
-        slopes = [float(wf.grad(lambda x, k=k, n=n: branch(wf.array(n[k]), x))(wf.array(x[k]))) for k in range(count)]
-        assert_close(wf.vmap(wf.grad(branch, argnums=1))(wf.array(n), wf.array(x)).numpy(), np.array(slopes))
-        of_all = wf.grad(lambda x, n=n: wf.vmap(branch)(wf.array(n), x).sum())
-        assert_close(of_all(wf.array(x)).numpy(), np.array(slopes))
+            slopes = [float(wf.grad(lambda x, k=k, n=n, f=f: f(wf.array(n[k]), x))(wf.array(x[k]))) for k in range(count)]
+            assert_close(wf.vmap(wf.grad(f, argnums=1))(wf.array(n), wf.array(x)).numpy(), np.array(slopes))
+            of_all = wf.grad(lambda x, n=n, f=f: wf.vmap(f)(wf.array(n), x).sum())
+            assert_close(of_all(wf.array(x)).numpy(), np.array(slopes))
+
+
+def draw_infinite(rng: random.Random) -> Any:
+    """Return a random function (n, x[rows], w[rows, rows]) -> x that is finite for n > 0, and infinite or NaN for others."""
+    kinds = [rng.randrange(5) for _ in range(rng.randint(1, 3))]
+
+    def step(n: Any, x: Any, w: Any) -> Any:
+        for kind in kinds:
+            if kind == 0:
+                x = wf.tanh(w @ x / n)
+            elif kind == 1:
+                x = x * wf.sqrt(n - 0.5 * w[0, 0] ** 2) * 0.5
+            elif kind == 2:
+                x = x + wf.log(n * w.diagonal() ** 2).mean() * 0.1
+            elif kind == 3:
+                x = x * wf.exp(1000.0 * (1 - n) * w[-1, -1] ** 2)
+            else:
+                x = wf.where(n > 0, x / (wf.abs(x).sum() + n - 1), w[0])
+        return x
+
+    return step
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_gradients_of_examples_that_have_ended(rows: int) -> None:
+    """What the body would compute for ended examples is infinite, and adds nothing to gradients by x and by shared weights."""
+    for _ in range(2):
+        seed = random.randrange(1 << 40)
+        print(f"seed {seed}")
+        rng, values = random.Random(seed), np.random.default_rng(seed)
+        step, count = draw_infinite(rng), rng.choice([2, 7, 9])
+        n = wf.array(np.append(values.integers(0, 5, count - 1), 4))
+        x, w = values.standard_normal((count, rows)), values.uniform(0.5, 1.0, (rows, rows)) / np.sqrt(rows)
+
+        def total(x: Any, w: Any, n: Any = n, step: Any = step) -> Any:
+            def one(n: Any, x: Any) -> Any:
+                return wf.while_loop(lambda v: v[0] > 0, lambda v: (v[0] - 1, step(*v, w)), (n, x), max_steps=6)[1]
+
+            return wf.sin(wf.vmap(one)(n, x)).sum()
+
+        directions = values.standard_normal(x.shape), values.standard_normal(w.shape)
+        expected = []
+        for d_x, d_w in ((directions[0], 0.0), (0.0, directions[1])):
+            high, low = [float(total(wf.array(x + s * d_x), wf.array(w + s * d_w))) for s in (1e-6, -1e-6)]
+            expected.append((high - low) / 2e-6)
+        for f in (wf.grad(total, (0, 1)), wf.jit(wf.grad(total, (0, 1)))):
+            slopes = [(s.numpy() * d).sum() for s, d in zip(f(wf.array(x), wf.array(w)), directions, strict=True)]
+            np.testing.assert_allclose(slopes, expected, rtol=1e-4, atol=1e-6)
 
 
 def assert_close(result: Any, expected: Any) -> None:

@@ -135,8 +135,11 @@ class Device(Protocol):
 class Prepares(Protocol):
     """A device that compiles kernels of a program while the rest of the program is scheduled."""
 
-    def prepare(self, kernel: Kernel) -> Any:
-        """Start the compilation of a kernel of a program that will be compiled soon."""
+    def prepare(self, kernel: Kernel, text: str | None = None) -> str:
+        """Start the compilation of a kernel of a program that will be compiled soon. Return its printed form.
+
+        text : the printed form, if the caller knows it
+        """
 
 
 @runtime_checkable
@@ -145,6 +148,17 @@ class Timing(Protocol):
 
     def compile_timed(self, program: Program, flush_denormals: bool = False) -> TimedExecutable:
         """Compile a program with time stamps between its steps."""
+
+
+@runtime_checkable
+class KeepsPrograms(Protocol):
+    """A device that stores Programs on disk for later processes. See ``weft/runtime/program_files.py``."""
+
+    def read_program(self, name: str) -> bytes | None:
+        """Return what was stored under ``name`` by the same sources of weft, or None."""
+
+    def write_program(self, name: str, content: bytes) -> None:
+        """Store a Program under ``name``."""
 
 
 @runtime_checkable

@@ -11,6 +11,12 @@ The number of steps may depend on values. A loop with ``counted`` has a last ope
 the number of steps done. Rows of stacked outputs that were not computed are 0, rows of the tape are undefined. So conditions are
 loops of 0 or 1 steps, and the derivative of a loop with ``until`` is a counted one.
 
+Steps may compute results that nobody reads: those of examples of ``vmap`` that have ended, and steps that an ODE solver rejects.
+Such results may be infinite, and their derivative, 0 times infinity, would be NaN. So the body marks what they are computed from
+with ``guard(condition, x, safe)``. The loop computes with ``x``, and its derivative with ``where(condition, x, safe)``. The
+condition may be known after the step only: ``after_step(carry)`` is a bool of the carry after the step, which the derivative
+knows before the step, as it goes backwards.
+
 A body that may raise makes the loop a check, so what a jitted call writes outside stays as it was. An error of a host step
 names its line, inside loops too: ``Singular matrix (kalman.py:12)``.
 """
@@ -192,7 +198,7 @@ def _vjp(
         raise TypeError("grad: a loop whose number of steps has no bound cannot keep the states that it passes: give max_steps")
     count = item(scan, 1) if until else operands[-1] if counted else None
     operands = operands[: len(body.graph.inputs)]
-    graph = body.graph
+    graph, afters = _use_safe_inputs(body.graph)
     stacked = len(graph.outputs) - carries
     wanted = moving_inputs(graph, carries, set(cotangents.needed_operands))
     floats = [k for k, n in enumerate(graph.inputs) if n.dtype in INEXACT and k in wanted]
@@ -220,28 +226,43 @@ def _vjp(
     kept = [n for n in dict.fromkeys(n for product in after.values() for n in product.inputs) if n not in slices]
     d_fixed = {k: input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in fixed if k not in after}
     inputs = [
-        *d_carry, *d_fixed.values(), *graph.inputs[: carries + xs], *d_out, *d_tape.values(), *graph.inputs[carries + xs :],
+        *d_carry, *d_fixed.values(), *afters.values(), *graph.inputs[: carries + xs], *d_out, *d_tape.values(),
+        *graph.inputs[carries + xs :],
     ]
     outputs = [
         *(derivatives[k] for k in moving), *(call.add(d, derivatives[k]) for k, d in d_fixed.items()),
-        *(derivatives[k] for k in sliced), *kept,
+        *(graph.inputs[k] for k in afters), *(derivatives[k] for k in sliced), *kept,
     ]
     zeros = {k: full(0, operands[k].shape, operands[k].dtype) for k in (*moving, *d_fixed)}
     rule, outside = _lift_outside(Graph(inputs, outputs))
     back = loop(
-        [*(cotangents.get(k, zeros[k]) for k in moving), *(zeros[k] for k in d_fixed)],
+        [*(cotangents.get(k, zeros[k]) for k in moving), *(zeros[k] for k in d_fixed), *(item(scan, k) for k in afters)],
         [*slices.values(), *(cotangents[k] for k in missing)], [*operands[carries + xs :], *outside],
         body=Body(rule), length=length, reverse=not reverse, count=count,
     )
     parts: list[Node | None] = [None] * len(scan.inputs)
-    places = (*moving, *d_fixed, *sliced)
-    for position, k in enumerate(places):
+    ends = (*moving, *d_fixed)
+    for position, k in (*enumerate(ends), *enumerate(sliced, start=len(ends) + len(afters))):
         parts[k] = item(back, position)
-    for position, node in enumerate(kept, start=len(places)):
+    for position, node in enumerate(kept, start=len(ends) + len(afters) + len(sliced)):
         slices[node] = item(back, position)
     for k, product in after.items():
         parts[k] = _sum_over_steps(derivatives[k], product, slices)
     return tuple(parts)
+
+
+def _use_safe_inputs(graph: Graph) -> tuple[Graph, dict[int, Node]]:
+    """Return a body with ``where`` in place of each ``guard``, and placeholders of the carries after the step, by number."""
+    afters: dict[int, Node] = {}
+
+    def change(node: Node, inputs: tuple[Node, ...]) -> Node:
+        if node.op.name in ("guard", "complex_guard"):
+            return call.where(*inputs)
+        if node.op.name == "after_step":
+            return afters.setdefault(graph.inputs.index(inputs[0]), input_leaf(node.shape, node.dtype))
+        return node.on(inputs)
+
+    return rebuild(graph, change), afters
 
 
 def _lift_outside(graph: Graph) -> tuple[Graph, list[Node]]:
@@ -329,9 +350,9 @@ def _batch(
 ) -> tuple[Node, Any]:
     """Return one loop for all examples, with a batched body. Its batch dimension is the first one, or the last.
 
-    Results of steps that an example does not take are dropped. If the body is a branch, or may raise or not end, it computes them
-    with the inputs of an example that does take the step. Else values that the example never meets would raise errors, keep inner
-    loops running, or make gradients of branches NaN.
+    Results of steps that an example does not take are dropped. Derivatives compute them with the inputs of an example that does
+    take the step, and so does the loop itself if its body is a branch, or may raise or not end. Else values that the example
+    never meets would make gradients NaN, raise errors, or keep inner loops running.
 
     The token's "dimension" is a tuple with one entry a result: (number of the result in the new loop, batch dimension).
     """
@@ -349,7 +370,7 @@ def _batch(
     def leaf(n: Node) -> Node:
         return input_leaf((*n.shape, size) if batch_last else (size, *n.shape), n.dtype)
 
-    guarded = length == 1 or any(n.op.raises for n in graph.order)
+    replace = call.where if length == 1 or any(n.op.raises for n in graph.order) else call.guard
     ends = _count_longest(front(operands[-1], dims[-1]), reverse) if ends_differ else None
     while True:  # a carry that starts equal for all examples may differ between them after a step
         ends_differ = ends_differ or (until and 0 in many)
@@ -357,9 +378,11 @@ def _batch(
         inputs = [leaf(n) if k in many else n for k, n in enumerate(graph.inputs)]
         going = ends.going if ends is not None else inputs[0] if ends_differ else None
         taken = {n: (inputs[k], position(n)) for k, n in enumerate(graph.inputs) if k in many}
-        if going is not None and guarded and size:
+        if going is not None and size:
+            for n in [n for n in graph.order if n.op.name == "after_step"]:
+                taken[n] = call.after_step(taken[n.inputs[0]][0]), 0
             first = call.argmax(going, axes=(0,), keepdims=False)
-            taken = {n: (_of_a_going_example(x, dim, going, first), dim) for n, (x, dim) in taken.items()}
+            taken = {n: (_of_a_going_example(x, dim, going, first, replace), dim) for n, (x, dim) in taken.items()}
         done = batch(graph.outputs, taken, batch_last)
         more = {k for k in range(carries) if done[k][1] is not None} - many
         if not more:
@@ -405,12 +428,15 @@ def _batch(
     return new, tuple(zip(numbers, [*last, *stacked, *tapes], strict=True))
 
 
-def _of_a_going_example(x: Node, dim: int, going: Node, first: Node) -> Node:
-    """Return a batched input in which examples that do not go on have the value of the ``first`` one that does."""
+def _of_a_going_example(x: Node, dim: int, going: Node, first: Node, replace: Callable[..., Node]) -> Node:
+    """Return a batched input in which examples that do not go on have the value of the ``first`` one that does.
+
+    replace : ``where``, or ``guard`` for derivatives only
+    """
     chosen = call.stop_gradient(call.gather(x, first, axes=(dim,)))
     shape = [1 if k == dim else n for k, n in enumerate(x.shape)]
     mask = reshape(going, tuple([n if k == dim else 1 for k, n in enumerate(x.shape)]))
-    return call.where(mask, x, reshape(chosen, tuple(shape)))
+    return replace(mask, x, reshape(chosen, tuple(shape)))
 
 
 LONGEST_ROW = 32  # elements of a body's arrays if the batch lies last: products leave longer ones in an order that costs copies

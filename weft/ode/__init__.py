@@ -3,15 +3,16 @@
 ``solve`` runs a solver, which is a tableau of coefficients or a few lines, under a control of the step size.
 """
 
-from weft.ode.adjoint import Backsolve
-from weft.ode.control import PI, ConstantSteps
-from weft.ode.events import Event
-from weft.ode.implicit import ImplicitEuler, Kvaerno3, Kvaerno5
-from weft.ode.runge_kutta import RK4, Bosh3, Dopri5, Dopri8, Euler, Heun, Midpoint, Ralston, Tsit5
-from weft.ode.solve import Solution, solve
-from weft.ode.symplectic import Leapfrog, SymplecticEuler
+from weft.process.lazy_names import load_on_use
 
-__all__ = [
-    "PI", "RK4", "Backsolve", "Bosh3", "ConstantSteps", "Dopri5", "Dopri8", "Euler", "Event", "Heun", "ImplicitEuler",
-    "Kvaerno3", "Kvaerno5", "Leapfrog", "Midpoint", "Ralston", "Solution", "SymplecticEuler", "Tsit5", "solve",
-]
+_NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__init__.pyi``
+    "adjoint": "Backsolve",
+    "control": "PI ConstantSteps",
+    "events": "Event",
+    "implicit": "ImplicitEuler Kvaerno3 Kvaerno5",
+    "runge_kutta": "RK4 Bosh3 Dopri5 Dopri8 Euler Heun Midpoint Ralston Tsit5",
+    "solve": "Solution solve",
+    "symplectic": "Leapfrog SymplecticEuler",
+}
+
+__all__ = sorted(load_on_use(__name__, _NAMES))

@@ -14,13 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.array import Array
+from weft.array import Array, wrap
 from weft.functions.creation.fill import asarray, ones, ones_like, zeros, zeros_like
 from weft.functions.elementwise.compositions import clip
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import isfinite, maximum, sign
 from weft.functions.indexing.where import where
 from weft.functions.shape.axes import concat
+from weft.graph.primitives.call import call
+from weft.graph.primitives.table import constant
 from weft.ode.control import PI, ConstantSteps, error_norm, first_step
 from weft.ode.events import EventState, Watcher
 from weft.ode.steps import Solver, Step, evaluate
@@ -95,7 +97,7 @@ def _run_between_times(problem: Problem, y: Array, times: Array) -> Result:
     else:
         h = first_step(problem.slope, t, last, y, slope, scale, problem.solver.error_order)
         evaluations = 2
-    state: dict[str, Any] = {"t": t, "h": h, "y": y, "slope": slope, "accepted": 0, "rejected": 0}
+    state: dict[str, Any] = {"t": t, "h": h, "y": y, "slope": slope, "accepted": 0, "rejected": 0, "kept": asarray(True)}
     if isinstance(problem.control, PI) and problem.control.pcoeff:
         state["error"] = ones((), dtype=y.dtype)
     if problem.watcher.events:
@@ -126,7 +128,8 @@ def _attempt(problem: Problem, state: dict[str, Any], last: Array, direction: Ar
     solver, control, t, y = problem.solver, problem.control, state["t"], state["y"]
     rest = last - t
     final = state["h"] >= _STRETCH_SHARE * absolute(rest)
-    h = where(final, rest, direction * state["h"])
+    width = where(final, rest, direction * state["h"])
+    h = _zero_in_derivatives_of_rejected_steps(width, state["kept"])
     step = solver.step(problem.slope, t, h, y, state["slope"], problem.atol + problem.rtol * absolute(y))
     after = {**state}
     if isinstance(control, PI):
@@ -137,12 +140,12 @@ def _attempt(problem: Problem, state: dict[str, Any], last: Array, direction: Ar
         accepted = error <= 1
         previous = state.get("error")
         factor = control.factor(error, previous, solver.error_order)
-        after["h"] = absolute(h) * factor.astype(h.dtype)
+        after["h"] = absolute(width) * factor.astype(h.dtype)
         if previous is not None:
             after["error"] = where(accepted, error, previous)
     else:
         accepted = asarray(True) if step.converged is None else step.converged
-    end, end_state = where(final, last, t + h), step.y
+    end, end_state, after["kept"] = where(final, last, t + h), step.y, accepted
     if problem.watcher.events:
         after["events"], part = problem.watcher.find_events(state["events"], t, h, y, step, accepted)
         ended = part < 2
@@ -153,6 +156,17 @@ def _attempt(problem: Problem, state: dict[str, Any], last: Array, direction: Ar
         accepted=state["accepted"] + accepted, rejected=state["rejected"] + ~accepted,
     )
     return after, Attempt(step, t, h, y, end, end_state, accepted)
+
+
+def _zero_in_derivatives_of_rejected_steps(h: Array, kept: Array) -> Array:
+    """Return the size of a step. The derivative of a step that is rejected is computed for size 0.
+
+    The values of a rejected step may be infinite, and then its derivative, 0 times infinity, would be NaN.
+
+    kept : carry of the loop, whether the last step is accepted
+    """
+    h_node = h.node
+    return wrap(call.guard(call.after_step(kept.node), h_node, constant(0, h_node.dtype)))
 
 
 def _goes_on(problem: Problem, state: dict[str, Any], last: Array) -> Array:

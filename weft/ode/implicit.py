@@ -75,7 +75,7 @@ class ImplicitRungeKutta(RungeKutta):
                 residual = f(t + c * h, start + own * k) - k
                 change = (solve @ residual.reshape(-1)).reshape(y.shape)
                 size = stop_gradient(norm(own * change / scale))
-                if before is not None:  # a rejected step must stay finite: its derivative, 0 times infinity, would be NaN
+                if before is not None:  # the error of a diverging step stays finite, and the next step depends on it
                     change = where(size <= DIVERGENCE_GROWTH * before, change, 0.0)
                     size = where(size <= DIVERGENCE_GROWTH * before, size, before)
                 k, before = k + change, size
@@ -109,7 +109,6 @@ def invert(a: Array) -> Array:
     return rows[:, n:]
 
 
-@dataclass(frozen=True)
 class ImplicitEuler(ImplicitRungeKutta):
     """The implicit Euler method, of order 1; half of the change of the derivative estimates the error.
 
@@ -126,7 +125,6 @@ class ImplicitEuler(ImplicitRungeKutta):
     tableau = tableaus.IMPLICIT_EULER
 
 
-@dataclass(frozen=True)
 class Kvaerno3(ImplicitRungeKutta):
     """Kvaerno's pair of orders 3 and 2, A-stable and L-stable.
 

@@ -59,63 +59,54 @@ class RungeKutta:
         return Step(end, slopes[-1], polynomial, error)
 
 
-@dataclass(frozen=True)
 class Euler(RungeKutta):
     """Euler's method, of order 1, without an estimate of the error."""
 
     tableau = tableaus.EULER
 
 
-@dataclass(frozen=True)
 class Heun(RungeKutta):
     """Heun's method, of order 2, with Euler's for the estimate of the error."""
 
     tableau = tableaus.HEUN
 
 
-@dataclass(frozen=True)
 class Midpoint(RungeKutta):
     """The midpoint method, of order 2, with Euler's for the estimate of the error."""
 
     tableau = tableaus.MIDPOINT
 
 
-@dataclass(frozen=True)
 class Ralston(RungeKutta):
     """Ralston's method, of order 2, with Euler's for the estimate of the error."""
 
     tableau = tableaus.RALSTON
 
 
-@dataclass(frozen=True)
 class RK4(RungeKutta):
     """The classical method of order 4, without an estimate of the error."""
 
     tableau = tableaus.RK4
 
 
-@dataclass(frozen=True)
 class Bosh3(RungeKutta):
     """The pair of Bogacki and Shampine, of orders 3 and 2."""
 
     tableau = tableaus.BOSH3
 
 
-@dataclass(frozen=True)
 class Dopri5(RungeKutta):
     """The pair of Dormand and Prince, of orders 5 and 4, with polynomials of degree 4 inside of steps."""
 
     tableau = tableaus.DOPRI5
 
 
-@dataclass(frozen=True)
 class Tsit5(RungeKutta):
     """The pair of Tsitouras, of orders 5 and 4, with polynomials of degree 4 inside of steps."""
 
     tableau = tableaus.TSIT5
 
 
-@dataclass(frozen=True)
 class Dopri8(RungeKutta):
     """The pair of Prince and Dormand, of orders 8 and 7, with polynomials of degree 6 inside of steps."""
 

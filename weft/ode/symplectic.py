@@ -32,7 +32,6 @@ class Symplectic:
         return concat([f.q(t, y[f.size :]), f.p(t, y[: f.size])])
 
 
-@dataclass(frozen=True)
 class SymplecticEuler(Symplectic):
     """The symplectic Euler method, of order 1: momenta first, then positions.
 
@@ -56,7 +55,6 @@ class SymplecticEuler(Symplectic):
         return Step(end, end_slope, hermite(width, y, slope, end, end_slope))
 
 
-@dataclass(frozen=True)
 class Leapfrog(Symplectic):
     """The method of Störmer and Verlet, of order 2: half a step of the momenta, a step of the positions, half a step again.
 

@@ -5,19 +5,21 @@ compiles them.
 """
 
 from weft.graph import source_lines
-from weft.optim import schedules, update_rules
-from weft.optim.clipping import clip_by_norm, clip_by_value, global_norm
-from weft.optim.least_squares import GaussNewton, LevenbergMarquardt
-from weft.optim.minimize import MinimizeResult, minimize
-from weft.optim.optimizer import Optimizer
-from weft.optim.quasi_newton import BFGS, LBFGS
-from weft.optim.sam import SAM
-from weft.optim.update_rules import *  # noqa: F403
+from weft.process.lazy_names import load_on_use
+
+_NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__init__.pyi``
+    "clipping": "clip_by_norm clip_by_value global_norm",
+    "least_squares": "GaussNewton LevenbergMarquardt",
+    "minimize": "MinimizeResult minimize",
+    "optimizer": "Optimizer",
+    "quasi_newton": "BFGS LBFGS",
+    "sam": "SAM",
+    "schedules": "schedules",
+    "update_rules": """
+        AMSBound AMSGrad AdaBelief AdaBound AdaDelta AdaGrad AdaMax Adam AdamW Eve LAMB Lion Nadam RMSprop
+        RMSpropGraves SGD SMORMS3 SantaE SantaSSS""",
+}
 
 source_lines.part(__file__, "update")
 
-__all__ = [
-    "BFGS", "GaussNewton", "LBFGS", "LevenbergMarquardt", "MinimizeResult", "Optimizer", "SAM", "clip_by_norm", "clip_by_value",
-    "global_norm", "minimize", "schedules",
-]
-__all__ += update_rules.__all__
+__all__ = sorted(load_on_use(__name__, _NAMES))

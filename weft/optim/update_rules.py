@@ -9,7 +9,6 @@ from weft.functions.creation.fill import full, ones
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import exp, maximum, minimum, sign, sqrt
 from weft.functions.indexing.where import where
-from weft.functions.random import normal
 from weft.functions.support.arguments import norm_root
 from weft.optim.optimizer import Optimizer, bias_correction, state_dtype
 from weft.process.docstrings import complete_docs
@@ -704,6 +703,8 @@ class SantaE(Optimizer):
     def start(self, slot: str, p: Array) -> Array:
         dtype, lr = state_dtype(p.dtype), self.lr or self._first_lr  # the rule divides by the momentum, which must not be 0
         if slot == "momentum":
+            from weft.functions.random import normal  # most rules need no random numbers
+
             return wrap_array(normal(0.0, lr**0.5, p.shape, dtype=dtype).node)  # of shape () an array that can be written
         return full(p.shape, self.c * lr**0.5 if slot == "friction" else 0.0, dtype=dtype)
 
@@ -722,6 +723,8 @@ class SantaE(Optimizer):
         scale = 1 / sqrt(sqrt(square) + self.eps)
         old_scale = where(t > 1, state["scale"], scale)
         heat = lr / t**self.anneal
+        from weft.functions.random import normal
+
         noise = normal(0.0, 1.0, g.shape, dtype=g.dtype)
         u = state["momentum"]
         inverse = u / maximum(u * u, 0.01 * heat)  # 1 / u, which has no bound, for all but the smallest momenta

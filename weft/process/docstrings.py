@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS, cleandoc
 from itertools import groupby
 from types import MethodType
@@ -90,7 +91,7 @@ def complete_module(names: dict[str, Any], *families: tuple[Callable[..., Any], 
 def _describe(function: Callable[..., Any], sections: dict[str, list[str]], described: dict[str, list[str]]) -> list[str]:
     """Write the Parameters from the function's own entries, ``described`` and the common ones. Return the names without entry."""
     own = sections.get("Parameters", [])
-    entries = _entries(_COMMON_PARAMETERS.strip().splitlines()) | described | _entries(own)
+    entries = _common_entries() | described | _entries(own)
     shown = {name.strip("* "): name.strip() for line in own for name in line.partition(" : ")[0].split(",")}  # with their stars
     names = _parameters(function)
     known = [name for name in names if name in entries]
@@ -101,6 +102,11 @@ def _describe(function: Callable[..., Any], sections: dict[str, list[str]], desc
             kind, *body = entries[first]
             sections["Parameters"] += [", ".join([shown.get(name, name) for name in (first, *more)]) + kind, *body]
     return [name for name in names if name not in entries]
+
+
+@cache
+def _common_entries() -> dict[str, list[str]]:
+    return _entries(_COMMON_PARAMETERS.strip().splitlines())
 
 
 def _write(function: Callable[..., Any], summary: str, sections: dict[str, list[str]]) -> None:

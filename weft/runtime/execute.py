@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.graph.source_lines import user_line
 from weft.process.bounded_cache import BoundedCache
+from weft.runtime import program_files
 from weft.runtime.context import CONTEXT
 
 # Code whose shapes always change compiles without end, so the cache is bounded: the last 1000 small programs hit, at most 2000
@@ -88,15 +90,35 @@ def executable(graph: Graph) -> Run:
     current, key = device(), key_of(graph)
     run = PROGRAMS.get(key)
     if run is None:
-        from weft.schedule.build import build
-        from weft.schedule.program import calls
+        from weft.schedule.program import calls, find_hosts
 
-        program = build(copy_structure(graph), current.target, current.prepare if isinstance(current, Prepares) else None)
-        run = current.compile(program, flush_denormals=CONTEXT.flush_denormals)
-        run.places = _find_places(graph, program)
+        name = program_files.name_of(graph, key[1], current)
+        stored = program_files.read(current, name)
+        if stored is None:
+            from weft.schedule.build import build
+
+            texts: dict[int, str] = {}
+            prepare = partial(_prepare, current, texts) if isinstance(current, Prepares) else None
+            program = build(copy_structure(graph), current.target, prepare)
+            run = current.compile(program, flush_denormals=CONTEXT.flush_denormals)
+            run.places = _find_places(graph, program)
+            if not find_hosts(program):
+                program_files.write(current, name, (program, run.places, [texts[id(c.kernel)] for c in calls(program)]))
+        else:
+            program, places, lines = stored
+            if isinstance(current, Prepares):
+                for step, text in zip(calls(program), lines, strict=True):
+                    current.prepare(step.kernel, text)
+            run = current.compile(program, flush_denormals=CONTEXT.flush_denormals)
+            run.places = places
         kernels = sum(1 for _ in calls(program))
         PROGRAMS.put(key, run, max(MIN_PROGRAM, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))
     return run
+
+
+def _prepare(target: Prepares, texts: dict[int, str], kernel: Any) -> None:
+    """Let the device prepare a kernel, and keep the printed form in ``texts``."""
+    texts[id(kernel)] = target.prepare(kernel)
 
 
 def copy_structure(graph: Graph) -> Graph:

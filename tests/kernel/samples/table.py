@@ -66,7 +66,7 @@ SAMPLES: dict[str, tuple[Draw, Refuse]] = {
     **{name: (getattr(spectrum, name), getattr(spectrum, f"{name}_errors")) for name in ("fft", "rfft", "irfft")},
     **{name: (getattr(complex, name), getattr(complex, f"{name}_errors")) for name in ("real", "imag", "conj", "complex")},
     "complex_constant": (complex.constants, complex.constants_errors),
-    "where": (elementwise.where, elementwise.where_errors),
+    **dict.fromkeys(("where", "guard"), (elementwise.where, elementwise.where_errors)),
     "cast": (elementwise.casts, elementwise.cast_errors),
     "round_to": (elementwise.roundings, elementwise.rounding_errors),
     "round_stochastic": (elementwise.stochastic, elementwise.stochastic_errors),

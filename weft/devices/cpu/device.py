@@ -16,7 +16,7 @@ from weft.devices.base import CodeProperties
 from weft.devices.cache import Cache
 from weft.devices.cpu.native import call, call_tables
 from weft.devices.cpu.native.allocator import Allocator, BorrowedBuffer, view
-from weft.devices.cpu.native.code_key import cpu_identity, cpu_model
+from weft.devices.cpu.native.code_key import PROGRAM_SOURCES, cpu_identity, cpu_model, program_name, sources_unchanged
 from weft.devices.cpu.native.compile import Compiler, LoadedKernel
 from weft.devices.cpu.native.dynamic_calls import CPUDynamicKernels
 from weft.devices.cpu.native.emission import llvm_lock
@@ -189,14 +189,15 @@ class CPUDevice:
         kernels = self._load_kernels(program)
         return timed_executable.TimedExecutable(program, kernels, self.pool, self.allocator, self.native, flush_denormals)
 
-    def prepare(self, kernel: Kernel) -> str:
-        """Start the compilation of a kernel, in another thread if there is a core for it. Return its printed form."""
-        from weft.kernel.printer import kernel_key
-
+    def prepare(self, kernel: Kernel, text: str | None = None) -> str:
+        """Start the compilation of a kernel, in another thread if there is a core for it. Return its printed form, ``text``."""
         known = self._is_prepared.get(id(kernel))
         if known is not None:
             return known[1]
-        text = str(kernel_key(kernel))
+        if text is None:
+            from weft.kernel.printer import kernel_key
+
+            text = str(kernel_key(kernel))
         self.compiler.begin(text, partial(_generate, kernel))
         self._is_prepared[id(kernel)] = kernel, text
         return text
@@ -303,6 +304,14 @@ class CPUDevice:
 
     def remember(self, name: str, note: dict[str, Any]) -> None:
         self.compiler.cache.write(name, note, b"")
+
+    def read_program(self, name: str) -> bytes | None:
+        entry = self.compiler.cache.read(program_name(name))
+        return None if entry is None else entry.code
+
+    def write_program(self, name: str, content: bytes) -> None:
+        if sources_unchanged(PROGRAM_SOURCES):
+            self.compiler.cache.write(program_name(name), {}, content)
 
     def code_of(self, kernel: Kernel) -> CodeProperties:
         """Return whether a kernel's code is vectorised, and the functions it calls per element."""

@@ -70,7 +70,7 @@ _BINARY = """
     add subtract multiply divide maximum minimum equal not_equal less less_equal greater greater_equal logical_and logical_or
     logical_xor""".split()
 _REST = """
-    where recompute reshape permute broadcast_to slice pad concat slice_set gather scatter reduce_sum reduce_prod reduce_max
+    where guard recompute reshape permute broadcast_to slice pad concat slice_set gather scatter reduce_sum reduce_prod reduce_max
     reduce_min argmax argmin cumulative_sum cumulative_prod cumulative_max cumulative_min
     dot_general sort argsort""".split()
 _OWN_VJPS: dict[str, Callable[..., Any]] = {

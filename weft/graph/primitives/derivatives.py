@@ -124,6 +124,10 @@ def where_vjp(g: Node, out: Node, condition: Node, x: Node, y: Node) -> tuple[No
     return None, call.where(condition, g, zero), call.where(condition, zero, g)
 
 
+def guard(g: Node, out: Node, condition: Node, x: Node, safe: Node) -> tuple[None, Node, None]:
+    return None, g, None
+
+
 def cast(g: Node, out: Node, x: Node, dtype: Format) -> tuple[Node | None]:
     return (c.cast(g, x.dtype) if x.dtype in FLOATS and dtype in FLOATS else None,)
 

@@ -131,6 +131,7 @@ def _table() -> None:
     # no computation
     entry("identity", 1, ALL, lambda x: x, f.identity, d.identity, flops=0, cheap=True)
     entry("stop_gradient", 1, ALL, lambda x: x, f.identity, zero, flops=0, cheap=True)
+    entry("after_step", 1, ALL, lambda x: x, f.identity, zero, flops=0, cheap=True)  # see ``weft/graph/loops.py``
 
 
 def _dtype_of(name: str, dtype: Any) -> Format:
@@ -188,6 +189,10 @@ register(Primitive(
 register(Primitive(
     "where", "elementwise", where_rule, np.where, f.select_where, d.where_vjp,
     batch_elementwise("where"), elementwise_cost(1), True,
+))
+register(Primitive(  # x; a derivative of the loop around it puts ``where`` in its place, see ``weft/graph/loops.py``
+    "guard", "elementwise", where_rule, lambda condition, x, safe: np.broadcast_arrays(condition, x, safe)[1], f.select_first,
+    d.guard, batch_elementwise("guard"), elementwise_cost(0), True, cheap=True,
 ))
 CAST = register(Primitive(
     "cast", "elementwise", _cast_rule, _cast, f.cast, d.cast, batch_elementwise("cast"), elementwise_cost(1), True, cheap=True,

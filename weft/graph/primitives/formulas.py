@@ -207,6 +207,10 @@ def select_where(m: Any, c: Any, x: Any, y: Any) -> Any:
     return m.select(c, x, y)
 
 
+def select_first(m: Any, c: Any, x: Any, y: Any) -> Any:
+    return x
+
+
 def cast(m: Any, x: Any, dtype: Format) -> Any:
     return m.cast(x, dtype)
 

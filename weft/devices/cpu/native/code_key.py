@@ -10,6 +10,8 @@ from pathlib import Path
 
 from weft.devices.cpu.native.host_cpu import architecture, host, system
 
+CODE_SOURCES = ("dtypes/formats.py", "dtypes/rounding.py", "graph/primitives/philox.py", "kernel", "devices/cpu")
+PROGRAM_SOURCES = ("dtypes", "functions/elementwise", "graph", "kernel", "schedule", "runtime/program_files.py")
 ABI = "weft-cpu-1"  # arguments as an array of 8-byte slots; weft_parallel; weft_counters
 
 
@@ -26,6 +28,11 @@ def identity() -> str:
 def name_of(text: str) -> str:
     """Return the name under which an object is cached in memory and on disk."""
     return hashlib.sha256(identity().encode() + text.encode()).hexdigest()
+
+
+def program_name(digest: str) -> str:
+    """Return the name under which a Program is stored on disk. digest : of its graph and target"""
+    return hashlib.sha256(f"program {source_hash(PROGRAM_SOURCES)} {digest}".encode()).hexdigest()
 
 
 @lru_cache(maxsize=1)
@@ -57,34 +64,34 @@ def cpu_model() -> str:
     return platform.processor() or architecture()
 
 
-@lru_cache(maxsize=1)
-def source_hash() -> str:
-    """Return a digest of weft's source files that determine a kernel's object code."""
+@lru_cache(maxsize=2)
+def source_hash(places: tuple[str, ...] = CODE_SOURCES) -> str:
+    """Return a digest of weft's source files that determine a kernel's object code, or a Program."""
     digest = hashlib.sha256()
-    for path in _sources():
+    for path in _sources(places):
         digest.update(os.fsencode(path.relative_to(_PACKAGE)) + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
-def sources_unchanged() -> bool:
+def sources_unchanged(places: tuple[str, ...] = CODE_SOURCES) -> bool:
     """Return whether the files that :func:`source_hash` reads are unchanged since this process imported them.
 
     If weft is edited meanwhile, code from the old files must not be stored under the new files' digest. The check runs at most
     once a second: it takes a millisecond, and a first call may write fifty kernels.
     """
-    return _unchanged_since(_START_TIME, int(time.monotonic()))
+    return _unchanged_since(_START_TIME, int(time.monotonic()), places)
 
 
-@lru_cache(maxsize=1)
-def _unchanged_since(start: float, second: int) -> bool:
-    return not any(start < path.stat().st_mtime <= time.time() for path in _sources())
+@lru_cache(maxsize=2)
+def _unchanged_since(start: float, second: int, places: tuple[str, ...]) -> bool:
+    return not any(start < path.stat().st_mtime <= time.time() for path in _sources(places))
 
 
-@lru_cache(maxsize=1)
-def _sources() -> list[Path]:
-    files = [_PACKAGE / name for name in ("dtypes/formats.py", "dtypes/rounding.py", "graph/primitives/philox.py")]
-    for folder in (_PACKAGE / "kernel", _PACKAGE / "devices" / "cpu"):
-        files += sorted(folder.rglob("*.py"))
+@lru_cache(maxsize=2)
+def _sources(places: tuple[str, ...] = CODE_SOURCES) -> list[Path]:
+    files: list[Path] = []
+    for place in places:
+        files += sorted((_PACKAGE / place).rglob("*.py")) if not place.endswith(".py") else [_PACKAGE / place]
     return files
 
 
