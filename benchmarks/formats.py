@@ -1,4 +1,5 @@
-"""Number formats beside float32, one thread: casts, products of 8-bit integers, and matrices of narrow weights times a vector.
+"""Number formats beside float32, one thread: casts, products of 8-bit integers, matrices of narrow weights times a vector, and
+products whose sums are rounded.
 
     python benchmarks/formats.py [--turns 15] [--only product] [--json FILE]
 
@@ -142,12 +143,31 @@ def cast(dtype: Any, name: str) -> Case:
     return Case("GB/s", contestants)
 
 
+def sums(m: int, n: int, k: int) -> Case:
+    """a @ b with sums that are rounded, after every addition or in blocks of k; float32 first."""
+
+    def contestants() -> dict[str, Contestant]:
+        rng = np.random.default_rng(0)
+        a, b = (wf.array(rng.standard_normal(shape).astype(np.float32)) for shape in ((m, k), (k, n)))
+        flops, ways = 2.0 * m * n * k, [("float8_e4m3fn", 1)]
+        ways += [(form, every) for form in ("float16", "bfloat16") for every in (1, 4, 16, 32, 64)]
+        out = {"float32": Contestant(_returned(lambda a, b: a @ b, a, b), flops)}
+        for form, every in ways:
+            call = _returned(lambda a, b, f=form, e=every: wf.matmul(a, b, accumulate=f, every=e), a, b)
+            out[f"{form}, every {every}"] = Contestant(call, flops)
+        out["bfloat16 operands"] = Contestant(_returned(lambda a, b: wf.matmul(a, b, operands="bfloat16"), a, b), flops)
+        return out
+
+    return Case("GFLOP/s", contestants)
+
+
 CASES: dict[str, Case] = {
     **{f"cast to {name}": cast(name, name) for name in ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn")},
     "cast to 1 + 3 + 2 bits, bias 4": cast(float_dtype(3, 2, 4, infinities=False, nans=False), ""),
     "cast to fixed point, 16 bits": cast(fixed_dtype(16, 12), ""),
     **{f"product {m} x {n} x {k}": product(m, n, k) for m, n, k in ((960, 960, 1024), (1920, 1920, 2048), (96, 4096, 4096))},
     "vector 4096 x 4096": vector(4096, 4096),
+    **{f"rounded sums {m} x {n} x {k}": sums(m, n, k) for m, n, k in ((240, 256, 512), (480, 480, 1024))},
 }
 
 

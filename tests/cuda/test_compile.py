@@ -158,6 +158,11 @@ TEMPLATES: dict[str, tuple[Any, tuple[tuple[int, ...], ...], str, str]] = {  # f
     "product float8_e5m2": (lambda x, y: x @ y, ((1024, 1024),) * 2, "float8_e5m2", "mma"),
     "product int8": (lambda x, y: wf.matmul(x, y, dtype="int32"), ((1024, 1024),) * 2, "int8", "mma"),
     "product int8, small": (lambda x, y: wf.matmul(x, y, dtype="int32"), ((40, 24), (24, 50)), "int8", "mma"),
+    "product, rounded operands": (lambda x, y: wf.matmul(x, y, operands="float8_e5m2"), ((256, 256),) * 2, "float32", "mma"),
+    "product, rounded sums": (lambda x, y: wf.matmul(x, y, accumulate="float16"), ((256, 256),) * 2, "float32", "fma.rn.f32"),
+    "product, sums rounded in blocks": (
+        lambda x, y: wf.matmul(x, y, accumulate="float8_e4m3fn", every=32), ((96, 256), (256, 40)), "float32", "fma.rn.f32",
+    ),
     "rounded by chance": (lambda x: x.astype("float8_e4m3fn", rounding="stochastic"), ((4096, 4096),), "float32", "ld.global"),
     "map float8": (lambda x, y: wf.sqrt(x * 2 + y), ((4096, 4096),) * 2, "float8_e4m3fn", "ld.global"),
     "product float64": (lambda x, y: x @ y, ((256, 256),) * 2, "float64", ""),

@@ -24,7 +24,20 @@ def product(g: Growth) -> str:
     if len(shape) == 2 and r.random() < 0.3:
         a, b = r.choice(((f"{x}.T", g.input((shape[0], n), dtype)), (f"{x}[::-1]", b), (f"wf.flip({x}, axis=0)", b)))
     text = r.choice((f"{a} @ {b}", f"{a} @ {b}", f"wf.matmul({a}, {b})", f"wf.dot({a}, {b})" if len(shape) < 3 else f"{a} @ {b}"))
+    if formats := _formats(g, dtype):
+        text = f"wf.matmul({a}, {b}{formats})"
     return r.choice((text, f"wf.tanh({text})", f"wf.maximum({text} * 0.5 + 0.25, 0)", f"({text}) * 0.3", f"({text}) - 0.5"))
+
+
+def _formats(g: Growth, dtype: str) -> str:
+    """Formats of a product's operands and sums, as arguments; often none."""
+    r, text = g.r, ""
+    if dtype in ("float32", "float16") and r.random() < 0.2:
+        text = f", operands='{r.choice(('float8_e4m3fn', 'float8_e5m2', 'float16', 'float4_e2m1fn'))}'"
+    if dtype != "float64" and r.random() < 0.2:
+        text += f", accumulate='{r.choice(('float16', 'bfloat16', 'float8_e5m2', 'float8_e4m3fn', 'float6_e2m3fn'))}'"
+        text += f", every={r.choice((1, 2, 3, 16, 33))}" if r.random() < 0.6 else ""
+    return text
 
 
 def batched(g: Growth) -> str:
@@ -32,7 +45,8 @@ def batched(g: Growth) -> str:
     shape, dtype = g.shape(x), g.values[x].dtype.name
     lead = tuple(1 if r.random() < 0.3 else n for n in shape[:-2])
     w = g.input((*lead, shape[-1], r.choice((1, 2, 8, 9, 17))), dtype)
-    return r.choice((f"{x} @ {w}", f"wf.matmul(wf.abs({x}), {w})", f"({x} @ {w}).sum(axis=-1)"))
+    formats = _formats(g, dtype)
+    return r.choice((f"{x} @ {w}", f"wf.matmul(wf.abs({x}), {w}{formats})", f"wf.matmul({x}, {w}{formats}).sum(axis=-1)"))
 
 
 def contraction(g: Growth) -> str:
@@ -118,6 +132,7 @@ def convolution(g: Growth) -> str:
     out = groups * r.choice((1, 2, 4, 8))
     stride, padding, dilation = r.choice((1, 1, 2)), r.choice((0, 1, 2)), r.choice((1, 1, 1, 2))
     extra = f", stride={stride}, padding={padding}, dilation={dilation}" + (f", groups={groups}" if groups > 1 else "")
+    extra += _formats(g, dtype)
     if r.random() < 0.25:
         w = g.input((channels, out // groups, *kernel), dtype)
         return f"wf.nn.conv_transpose{d}d({x}, {w}{extra})"

@@ -32,7 +32,7 @@ from weft.kernel.ir import (
     Store,
     Value,
 )
-from weft.kernel.summation import contraction_order, correct_zero_signs, fold_in_order, reduce_last, running
+from weft.kernel.summation import add_products, contraction_order, correct_zero_signs, fma, fold_in_order, reduce_last, running
 
 Array = Any
 
@@ -185,12 +185,15 @@ class _Run:
         b = np.broadcast_to(grid.value(c.b), grid.shape).astype(c.accum.numpy)
         shape = [x.extent for x in outer]
         a, b = a.reshape([*shape, -1]), b.reshape([*shape, -1])
-        fma = self.operations["fma"] if c.accum in FLOATS else lambda x, y, z: x * y + z
+        multiply_add = self.operations["fma"] if c.accum in FLOATS else lambda x, y, z: x * y + z
 
         def step(totals: Array, places: Array) -> Array:
-            return fma(a[..., places], b[..., places], totals)
+            return multiply_add(a[..., places], b[..., places], totals)
 
-        total = fold_in_order(a.shape[-1], contraction_order(c), np.zeros(shape, c.accum.numpy), step, np.add)
+        if c.accumulator is not None:
+            total = add_products(tuple(shape), ((a[..., k], b[..., k], True) for k in range(a.shape[-1])), c.accumulator)
+        else:
+            total = fold_in_order(a.shape[-1], contraction_order(c), np.zeros(shape, c.accum.numpy), step, np.add)
         self.accs[c.id] = tuple(x.id for x in outer), total
         for at in _points(outer) if self.stepwise else ({},):
             inner = _Grid(self, () if self.stepwise else outer, at)
@@ -393,6 +396,8 @@ class _Grid:
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
+    if a.dtype == np.float32:
+        return fma(a, b, c)
     wide = np.longdouble if a.dtype == np.float64 else np.float64
     return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
 

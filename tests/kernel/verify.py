@@ -8,7 +8,8 @@ import numpy as np
 
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, UINT32, Format
 from weft.kernel.index import bounds
-from weft.kernel.ir import MACHINE_OPERATIONS, Access, Affine, Axis, Chain, Contraction, Kernel, Phase, Store, Value
+from weft.kernel.ir import MACHINE_OPERATIONS, Access, Affine, Axis, Chain, Contraction, Kernel, Phase, Store, Value, size_of
+from weft.kernel.summation import accumulator_order
 
 _COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
@@ -116,6 +117,8 @@ class _Check:
             self.value(operand)
         if c.order is not None and c.order.block % c.order.lanes:
             self.fail(f"acc{c.id}: its block is no multiple of its lanes")
+        if c.accumulator is not None and c.order != accumulator_order(c.accumulator, size_of(c.k)):
+            self.fail(f"acc{c.id} is rounded {c.accumulator} and has the order {c.order}")
         if c.a.dtype != c.b.dtype:
             self.fail(f"a product of {c.a.dtype} and {c.b.dtype}")
         self.scope = shared.union(*groups[:3])

@@ -281,7 +281,10 @@ def test_saturation() -> None:
     ({"rounding": "up"}, ValueError, "needs a format"),
     ({"weights": "float4_e2m1fn", "saturate": False}, DTypeError, "saturate=False is not possible"),
     ({"weights": "bfloat16", "only": []}, TypeError, "must be a name of a layer"),
-    ({"accumulate": "float16"}, TypeError, "accumulate"),
+    ({"accumulate": "float64"}, DTypeError, "accumulate=float64 is not narrower than float32"),
+    ({"accumulate": "int32"}, DTypeError, "accumulate=int32 is for products of integers"),
+    ({"every": 4}, ValueError, "every=4 needs the format of the sums"),
+    ({"accumulate": "float16", "every": 0}, ValueError, "every=0 must be at least 1"),
 ])
 def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     for function in (wf.Precision, wf.precision):
@@ -290,8 +293,8 @@ def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], messag
 
 
 def test_bad_patterns_and_operands() -> None:
-    with pytest.raises(TypeError, match="'a' has no option 'accumulate'"):
-        wf.precision({"a": {"accumulate": "float16"}})
+    with pytest.raises(TypeError, match="'a' has no option 'sums': there are weights, .*, every, rounding and saturate"):
+        wf.precision({"a": {"sums": "float16"}})
     with pytest.raises(TypeError, match="must have a dict"):
         wf.precision({"weights": "bfloat16"})
     with pytest.raises(TypeError, match="by pattern or as arguments"):

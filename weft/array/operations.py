@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,14 @@ from weft.graph.primitives.settings import current_precision
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.runtime.traced_int import TracedInt, fits, is_int
 
+NO_SETTINGS: Mapping[str, Any] = {}
 
-def matmul(a: Node, b: Node) -> Node:
-    """Return ``a @ b`` by NumPy's rules: vectors, matrices, and stacks of matrices whose leading dimensions broadcast."""
+
+def matmul(a: Node, b: Node, *, settings: Mapping[str, Any] = NO_SETTINGS) -> Node:
+    """Return ``a @ b`` by NumPy's rules: vectors, matrices, and stacks of matrices whose leading dimensions broadcast.
+
+    settings : more parameters of the product, see ``graph/primitives/settings.py``
+    """
     if not a.shape or not b.shape:
         raise ShapeError(f"matmul: shapes {a.shape} and {b.shape}: a number has no matrix product, use *")
     inner = max(len(b.shape) - 2, 0)
@@ -37,7 +42,7 @@ def matmul(a: Node, b: Node) -> Node:
             f"the {'last but one' if inner or len(b.shape) == 2 else 'only'} of the second ({b.shape[inner]})"
         )
     if len(b.shape) <= 2:
-        return contract_axes(a, b, (len(a.shape) - 1,), (inner,))
+        return contract_axes(a, b, (len(a.shape) - 1,), (inner,), (), settings)
     vector = len(a.shape) == 1
     if vector:
         a = bind(TABLE["reshape"], a, shape=(1, *a.shape))
@@ -45,7 +50,7 @@ def matmul(a: Node, b: Node) -> Node:
     a, b = (x if x.shape[:-2] == lead else bind(TABLE["broadcast_to"], x, shape=(*lead, *x.shape[-2:])) for x in (a, b))
     n = len(lead)
     axes = tuple(range(n))
-    out = contract_axes(a, b, (n + 1,), (n,), axes)
+    out = contract_axes(a, b, (n + 1,), (n,), axes, settings)
     return bind(TABLE["reshape"], out, shape=(*lead, out.shape[-1])) if vector else out
 
 
@@ -55,14 +60,18 @@ def _broadcast_leading(a: Node, b: Node) -> tuple[int, ...]:
     return lead
 
 
-def contract_axes(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int], batch: Sequence[int] = ()) -> Node:
+def contract_axes(
+    a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int], batch: Sequence[int] = (),
+    settings: Mapping[str, Any] = NO_SETTINGS,
+) -> Node:
     """Return sums of products over axes; of bools, whether any product is true."""
     is_bool = a.dtype == BOOL
     if is_bool:
         a, b = cast(a, formats.INT32), cast(b, formats.INT32)
     batch_axes = tuple(batch)
     contract = tuple(a_axes), tuple(b_axes)
-    out = bind(TABLE["dot_general"], a, b, contract=contract, batch=(batch_axes, batch_axes), **current_precision(a.dtype))
+    params = {**current_precision(a.dtype), **settings} if settings else current_precision(a.dtype)
+    out = bind(TABLE["dot_general"], a, b, contract=contract, batch=(batch_axes, batch_axes), **params)
     return cast(out, BOOL) if is_bool else out
 
 

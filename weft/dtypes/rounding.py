@@ -13,7 +13,7 @@ of LLVM and of Triton with the devices. Stochastic rounding adds as many random 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,20 @@ MODES = {  # the names in user code, and in the names of machine operations
     "down": "down", "stochastic": "stochastic",
 }
 DIRECTED = tuple(mode for mode in MODES.values() if mode not in ("nearest", "stochastic"))
+
+
+class Accumulator(NamedTuple):
+    """How a product adds up: its sum is rounded to ``form``, to nearest, once for every ``every`` products.
+
+    1: each product is added in float32 and the result is rounded, total = round(fma(a, b, total)). More: as many products are
+    added in float32 from 0 on, then total = round(total + sum). The last sum may have fewer. Products come in ascending order.
+    """
+
+    form: Format
+    every: int = 1
+
+    def __str__(self) -> str:
+        return f"in {self.form}" + (f" every {self.every}" if self.every > 1 else "")
 
 
 def encode(b: Any, bits: Any, form: Format, mode: str = "nearest", word: Any = None) -> Any:
@@ -168,6 +182,11 @@ def round_array(x: np.ndarray, form: Format, mode: str = "nearest", words: np.nd
     unsigned = np.dtype(f"u{b.form.bytes}")
     codes = encode(b, x.view(unsigned), form, mode, None if words is None else words.astype(unsigned))
     return np.asarray(codes).astype(f"u{form.bytes}").view(form.numpy)
+
+
+def round_float32(x: np.ndarray, form: Format) -> np.ndarray:
+    """Return float32 numbers rounded to ``form``, to nearest, as float32."""
+    return convert_array(convert_array(x, form.numpy), np.dtype(np.float32))
 
 
 def decode_array(x: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from typing import Any
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.dtypes.formats import Format
 from weft.eager import implementations, tiers
-from weft.eager.implementations import IMPLEMENTATIONS, Run, specialise
+from weft.eager.implementations import Run, has_implementation, specialise
 from weft.eager.materialise import materialise
 from weft.eager.policy import can_run_now, exceeds_work_limit, is_small
 from weft.graph.node import Node, Primitive, Shape, frozen
@@ -138,7 +138,7 @@ def _eager_order(node: Node, limit: int) -> list[Node] | None:
             stack.pop()
             continue
         op = n.op
-        if op.kind not in IMPLEMENTATIONS or exceeds_work_limit(n) or (op.kind == "scatter" and n.params["mode"] in ADD_MODES):
+        if not has_implementation(n) or exceeds_work_limit(n) or (op.kind == "scatter" and n.params["mode"] in ADD_MODES):
             return None
         if n is not node and ((n.holder is not None and op.kind != "shape") or (n.nbytes > limit and not op.view)):
             return None

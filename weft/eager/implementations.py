@@ -24,6 +24,7 @@ from weft.dtypes.rounding import in_dtype, scalar
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.dot_general import free_axes
 from weft.graph.primitives.index import IN_BOUNDS
+from weft.graph.primitives.settings import has_formats
 from weft.graph.primitives.shape import BROADCAST
 from weft.graph.source_lines import user_frame, user_line
 from weft.runtime import execute
@@ -420,6 +421,11 @@ class Implementation(NamedTuple):
 
     compute: Callable[[Node, Sequence[np.ndarray], np.ndarray], None]
     specialise: Callable[[Node], Run | None] = lambda node: None
+
+
+def has_implementation(node: Node) -> bool:
+    """Return whether a node can be computed without a compiled kernel. Products in chosen formats cannot."""
+    return node.op.kind in IMPLEMENTATIONS and not (node.op.kind == "product" and has_formats(node.params))
 
 
 _ONLY_NUMPY = Implementation(_run_numpy)

@@ -7,7 +7,7 @@ inside traces, gradients and profiles and where denormals are flushed.
 from __future__ import annotations
 
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
-from weft.eager.implementations import IMPLEMENTATIONS
+from weft.eager.implementations import has_implementation
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT
 from weft.runtime import execute
@@ -36,7 +36,7 @@ def can_run_now(nbytes: float, *operands: Node) -> bool:
 
 def is_small(node: Node) -> bool:
     """Return whether an operation is computed immediately if its operands have values and eager work is enabled."""
-    return node.nbytes <= CONTEXT.max_eager_bytes and node.op.kind in IMPLEMENTATIONS and not exceeds_work_limit(node)
+    return node.nbytes <= CONTEXT.max_eager_bytes and has_implementation(node) and not exceeds_work_limit(node)
 
 
 def exceeds_work_limit(node: Node) -> bool:

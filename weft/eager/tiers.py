@@ -14,7 +14,7 @@ import numpy as np
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.faults import OutOfDeviceMemory
 from weft.dtypes.rounding import array_in
-from weft.eager.implementations import IMPLEMENTATIONS, number
+from weft.eager.implementations import IMPLEMENTATIONS, has_implementation, number
 from weft.graph.calls import inline
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT, SCALAR
@@ -87,7 +87,7 @@ def _estimate_compilation(graph: Graph) -> float:
 
 def has_implementations(order: Iterable[Node]) -> bool:
     """Return whether all pending nodes of a graph have an eager implementation."""
-    return all([n.value is not None or n.op is CONSTANT or n.op.kind in IMPLEMENTATIONS for n in order])
+    return all([n.value is not None or n.op is CONSTANT or has_implementation(n) for n in order])
 
 
 def compute_nodes(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:

@@ -294,6 +294,8 @@ def _product(node: Node, varying: set[Node]) -> Node | None:
         node = node.inputs[0]
     if node.op.kind != "product" or node.params["contract"] != ((0,), (0,)) or node.params["batch"] != ((), ()):
         return None
+    if "accumulator" in node.params:  # each step's sum is rounded by itself
+        return None
     return node if all(any(n in varying for n in topological_order([i], stop=frozenset(varying))) for i in node.inputs) else None
 
 

@@ -73,7 +73,7 @@ class Conv:
 
 def match_conv(c: Contraction) -> Conv | None:
     """Return ``c`` as a convolution, or None if it is not one."""
-    if c.accum.name not in ("float32", "float64") or (c.order and c.order.lanes > 1):
+    if c.accum.name not in ("float32", "float64") or (c.order and c.order.lanes > 1) or c.accumulator is not None:
         return None
     if any(axis.extent == 0 for axis in (*c.batch, *c.m, *c.n, *c.k)) or any(s.mode != "set" for s in c.stores):
         return None

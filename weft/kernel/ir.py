@@ -22,7 +22,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from weft.dtypes.formats import Format
-from weft.dtypes.rounding import DIRECTED
+from weft.dtypes.rounding import DIRECTED, Accumulator
 from weft.kernel.target import Order
 
 
@@ -226,7 +226,7 @@ class Reduction:
     carried: axes include the phase's shared axes; the result is complete only after the phase.
     running: a fold over one axis whose partial results, each including its own element, are read by the stores of the same stage.
         The axis runs in ascending order in one accumulator (order.lanes is 1, one block).
-    precision: of a product (see Contraction).
+    precision, accumulator: of a product (see Contraction).
     """
 
     id: int
@@ -239,6 +239,7 @@ class Reduction:
     is_carried: bool = False
     running: bool = False
     precision: str = "float32"
+    accumulator: Accumulator | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +283,7 @@ class Contraction:
         convolution, which sums pixels in memory order).
     precision: the format to which float32 operands may be shortened: "float32" (none), "tf32", "tf32x3". Only devices that list
         it in ``Target.precisions`` receive another one than "float32".
+    accumulator: how the sum is rounded on the way, if it is; its blocks are those of ``order``. No device may ignore it.
     """
 
     id: int
@@ -295,6 +297,7 @@ class Contraction:
     order: Order | None
     stores: tuple[Store, ...]
     precision: str = "float32"
+    accumulator: Accumulator | None = None
 
 
 class Inner(NamedTuple):

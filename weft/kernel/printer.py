@@ -101,12 +101,17 @@ def _reduction(t: _Text, r: Reduction, indent: str) -> None:
     flags = (" carried" if r.is_carried else "") + (" running" if r.running else "")
     t.lines.append(
         f"{indent}acc{r.id} = {r.monoid} {value} over {_axes(r.axes)}{flags}"
-        f" [{r.accum.name} -> {r.dtype.name}, {_order(r.order)}]"
+        f" [{r.accum.name} -> {r.dtype.name}, {_order(r.order)}{_rounding(r)}]"
     )
 
 
 def _order(order: Order | None) -> str:
     return "any order" if order is None else f"lanes {order.lanes}, block {order.block}"
+
+
+def _rounding(x: Contraction | Reduction) -> str:
+    short = "" if x.precision == "float32" else f", {x.precision}"
+    return short + ("" if x.accumulator is None else f", {x.accumulator}")
 
 
 def _chain(t: _Text, c: Chain, indent: str) -> None:
@@ -138,8 +143,7 @@ def _stage(t: _Text, stage: Stage | Contraction | Chain) -> None:
             f"n {_axes(stage.n)}; k {_axes(stage.k)}"
         )
         a, b = t.value(stage.a, indent), t.value(stage.b, indent)
-        short = "" if stage.precision == "float32" else f", {stage.precision}"
-        t.lines.append(f"{indent}acc{stage.id} = sum {a} * {b} [{_order(stage.order)}{short}]")
+        t.lines.append(f"{indent}acc{stage.id} = sum {a} * {b} [{_order(stage.order)}{_rounding(stage)}]")
     else:
         t.lines.append(f"    stage {_axes(stage.axes)}")
         for r in stage.reductions:

@@ -10,7 +10,8 @@ from collections.abc import Set
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.dtypes.formats import FLOAT32, FLOAT64, FLOATS, INT8, INT16, INT32, UINT8, UINT16, Format
+from weft.dtypes.formats import FLOAT32, FLOAT64, FLOATS, INT8, INT16, INT32, UINT8, UINT16, Format, holds
+from weft.dtypes.rounding import Accumulator
 from weft.kernel.convolution import operand_load
 from weft.kernel.expressions import Rewriter, access_values, iterate_values
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Reduction, Store, Value, size_of
@@ -21,7 +22,10 @@ from weft.kernel.target import Order
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One side of a product. Strides in elements: along its free axis, k, each outer axis, each outer axis of k."""
+    """One side of a product. Strides in elements: along its free axis, k, each outer axis, each outer axis of k.
+
+    rounded: the format to which numbers are rounded as they are read, or None. canonical: NaNs are replaced by the usual one.
+    """
 
     buffer: Buffer
     const: int
@@ -29,6 +33,12 @@ class Operand:
     k: int
     outer: tuple[int, ...]
     k_outer: tuple[int, ...]
+    rounded: Format | None = None
+    canonical: bool = False
+
+    def needs_conversion(self, accum: Format) -> bool:
+        """Return whether numbers in memory are not yet those that are multiplied."""
+        return self.buffer.dtype is not accum or self.rounded is not None or self.canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,7 @@ class Product:
     """acc[outer, m, n] = sum over k of a * b. ``m`` or ``n`` is None if its extent is 1.
 
     k_outer: extents of the axes of k that do not merge with its last one; they run outside of it.
-    order: the order of the sum over k_outer and k as one index.
+    order: the order of the sum over k_outer and k as one index. accumulator: see ``Contraction``.
     tallies: reductions of the element (``tallies.py``), which ``tally_stores`` read when they are complete.
     """
 
@@ -53,6 +63,7 @@ class Product:
     order: Order
     tallies: tuple[Reduction, ...] = ()
     tally_stores: tuple[Store, ...] = ()
+    accumulator: Accumulator | None = None
 
     @property
     def rows(self) -> int:
@@ -87,7 +98,8 @@ def match_product(kernel: Kernel) -> Product | None:
     if found is None or found[0].accum.name not in ("float32", "float64", "int32"):
         return None
     c, tallies = found
-    a, b = load_access(c.a, c.accum), load_access(c.b, c.accum)
+    (value_a, rounded_a), (value_b, rounded_b) = _split_rounding(c.a), _split_rounding(c.b)
+    a, b = load_access(value_a, c.accum), load_access(value_b, c.accum)
     if a is None or b is None or not (c.stores or tallies) or any(s.mode != "set" for s in c.stores):
         return None
     outer_axes = (*phases[0].axes, *c.batch)
@@ -107,15 +119,15 @@ def match_product(kernel: Kernel) -> Product | None:
         if not {axis for axis, _ in flat.terms} <= {axis.id for axis in (*outer_axes, *free, *c.k)}:
             return None
 
-    def operand(access: Access, free: Axis | None) -> Operand:
+    def operand(access: Access, free: Axis | None, rounded: Format | None) -> Operand:
         terms = dict(access.flat().terms)
         one, along_k = (terms.get(axis.id, 0) if axis else 0 for axis in (free, k))
         outside, k_outside = (tuple([terms.get(axis.id, 0) for axis in axes]) for axes in (outer, k_outer))
-        return Operand(access.buffer, access.flat().const, one, along_k, outside, k_outside)
+        return Operand(access.buffer, access.flat().const, one, along_k, outside, k_outside, rounded)
 
     return Product(
-        c.id, outer, m, n, k.extent if k else 1, tuple([axis.extent for axis in k_outer]), operand(a, m), operand(b, n), c.accum,
-        stores, contraction_order(c), tallies, tally_stores,
+        c.id, outer, m, n, k.extent if k else 1, tuple([axis.extent for axis in k_outer]), operand(a, m, rounded_a),
+        operand(b, n, rounded_b), c.accum, stores, contraction_order(c), tallies, tally_stores, c.accumulator,
     )
 
 
@@ -124,6 +136,15 @@ _BYTES = frozenset((INT8, UINT8))
 WIDENED_FORMATS: dict[Format, Set[Format]] = {
     INT32: _BYTES, **dict.fromkeys((FLOAT32, FLOAT64), FLOATS | _BYTES | {INT16, UINT16}),
 }
+
+
+def _split_rounding(value: Value) -> tuple[Value, Format | None]:
+    """Return what is rounded and the format, if the value is a number rounded to a narrower format; else the value and None."""
+    inner = value
+    while inner.op == "cast" and holds(inner.dtype, inner.args[0].dtype):
+        inner = inner.args[0]
+    is_rounding = inner.op == "cast" and inner.dtype in FLOATS and inner.args[0].dtype in FLOATS
+    return (inner.args[0], inner.dtype) if is_rounding else (value, None)
 
 
 def load_access(value: Value, accum: Format) -> Access | None:

@@ -127,7 +127,9 @@ def _lower_contraction(phase: ir.Phase, c: ir.Contraction) -> tuple[tuple[ir.Axi
     b = c.b if c.b.dtype == c.accum else ir.Value("cast", (c.b,), c.accum)
     product = ir.Value("mul", (a, b), c.accum)
     dtype = next((v.dtype for v in walk(roots(phase.stages)) if v.op == "acc" and v.attr == c.id), c.accum)
-    r = ir.Reduction(c.id, c.k, "dot", product, c.accum, dtype, contraction_order(c), precision=c.precision)
+    r = ir.Reduction(
+        c.id, c.k, "dot", product, c.accum, dtype, contraction_order(c), precision=c.precision, accumulator=c.accumulator,
+    )
     return free, (ir.Stage(c.k, (r,)), *((ir.Stage((), (), c.stores),) if c.stores else ()))
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.array import Array, wrap
 from weft.array.convert import promote_operands
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, rename_error
 from weft.functions.creation.fill import asarray, zeros
+from weft.functions.linalg.product_formats import prepare_product
 from weft.functions.shape.axes import flip, permute_dims
 from weft.functions.statistics.pad import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.settings import current_precision
 from weft.nn.module import Module, derive_variants, describe_variants, uniform_parameter
-from weft.nn.precision import current_precision as layer_precision
+from weft.nn.precision import LayerPrecision, Rounding, current_precision, product_settings
 from weft.nn.size_arguments import check_can_infer, check_sizes, extents, images, int_or_none
 from weft.process.docstrings import complete_docs
 
@@ -63,12 +63,27 @@ def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: i
         raise ShapeError(f"{name}: x {x.shape} has {x.shape[1]} channels, w {w.shape} takes {channels}{in_groups}")
 
 
-def _bind(name: str, x: Node, w: Node, **params: Any) -> Array:
-    chosen = layer_precision()
+class Formats(NamedTuple):
+    """The arguments of a convolution that choose formats: see :func:`weft.matmul`."""
+
+    operands: Any = None
+    accumulate: Any = None
+    every: Any = None
+
+
+_NO_FORMATS = Formats()
+
+
+def _bind(name: str, x: Node, w: Node, formats: Formats, **params: Any) -> Array:
+    chosen = current_precision()
     if chosen is not None:
         x, w = chosen.round_operands(x, w)
+    x, w, own = prepare_product(name, x, w, *formats)
+    if "operands" in own and "accumulator" not in own:  # rounded by kernels of their own, after which the convolution is faster
+        roundings = [None if form is None else Rounding(form) for form in own.pop("operands")]
+        x, w = LayerPrecision(activations=roundings[0], weights=roundings[1]).round_operands(x, w)
     try:
-        y = wrap(bind(TABLE["conv_general"], x, w, **params, **current_precision(x.dtype)))
+        y = wrap(bind(TABLE["conv_general"], x, w, **params, **{**product_settings(chosen, x.dtype), **own}))
     except (ShapeError, DTypeError) as error:
         raise rename_error(error, name) from None
     return y if chosen is None else chosen.round_gradient(y)
@@ -76,6 +91,7 @@ def _bind(name: str, x: Node, w: Node, **params: Any) -> Array:
 
 def convolve(
     name: str, spatial: int, x: Any, w: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int,
+    formats: Formats = _NO_FORMATS,
 ) -> Array:
     """Compute the convolution over any number of spatial dimensions; see :func:`conv2d`."""
     x, groups = asarray(x), int_or_none(groups) or 0
@@ -84,15 +100,15 @@ def convolve(
     a, b = promote_operands(x, w)
     axes = tuple(range(spatial + 2))
     y = _bind(
-        name, a, b, stride=s, padding=_pads(padding, w.shape[2:], s, d, name), lhs_dilation=(1,) * spatial, rhs_dilation=d,
-        groups=groups, dims=(axes, axes, axes),
+        name, a, b, formats, stride=s, padding=_pads(padding, w.shape[2:], s, d, name), lhs_dilation=(1,) * spatial,
+        rhs_dilation=d, groups=groups, dims=(axes, axes, axes),
     )
     return _add_bias(y, bias, spatial, name)
 
 
 def transpose_convolution(
     name: str, spatial: int, x: Any, w: Array, bias: Array | None, stride: Any, padding: Any, output_padding: Any,
-    groups: int, dilation: Any,
+    groups: int, dilation: Any, formats: Formats = _NO_FORMATS,
 ) -> Array:
     """Compute the transpose of :func:`convolve` as a linear map.
 
@@ -125,7 +141,7 @@ def transpose_convolution(
         return _add_bias(empty, bias, spatial, name)
     axes = tuple(range(spatial + 2))
     y = _bind(
-        name, a, b, stride=(1,) * spatial, padding=pads, lhs_dilation=s, rhs_dilation=d, groups=groups,
+        name, a, b, formats, stride=(1,) * spatial, padding=pads, lhs_dilation=s, rhs_dilation=d, groups=groups,
         dims=(axes, (1, 0, *axes[2:]), axes),
     )
     return _add_bias(y, bias, spatial, name)
@@ -133,6 +149,7 @@ def transpose_convolution(
 
 def conv2d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    operands: Any = None, accumulate: Any = None, every: Any = None,
 ) -> Array:
     """Compute a two-dimensional convolution (cross-correlation, as in PyTorch).
 
@@ -146,6 +163,8 @@ def conv2d(
     bias : (out_channels,), optional
     stride, padding, dilation : int, or one int per spatial dimension; padding may be "same" (stride 1) or "valid"
     groups : int; each group of output channels reads its own group of input channels
+    operands, accumulate, every : formats of the products, as in :func:`weft.matmul`. Their order is channels, then the window;
+        padding counts. With ``accumulate`` it is a plain loop, many times slower
 
     Returns
     -------
@@ -161,24 +180,26 @@ def conv2d(
     >>> wf.nn.conv2d(wf.ones((2, 1, 8, 8)), wf.ones((10, 1, 3, 3)), padding=1).shape
     (2, 10, 8, 8)
     """
-    return convolve("conv2d", 2, x, w, bias, stride, padding, dilation, groups)
+    return convolve("conv2d", 2, x, w, bias, stride, padding, dilation, groups, Formats(operands, accumulate, every))
 
 
 def conv1d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    operands: Any = None, accumulate: Any = None, every: Any = None,
 ) -> Array:
-    return convolve("conv1d", 1, x, w, bias, stride, padding, dilation, groups)
+    return convolve("conv1d", 1, x, w, bias, stride, padding, dilation, groups, Formats(operands, accumulate, every))
 
 
 def conv3d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    operands: Any = None, accumulate: Any = None, every: Any = None,
 ) -> Array:
-    return convolve("conv3d", 3, x, w, bias, stride, padding, dilation, groups)
+    return convolve("conv3d", 3, x, w, bias, stride, padding, dilation, groups, Formats(operands, accumulate, every))
 
 
 def conv_transpose2d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-    groups: int = 1, dilation: Any = 1,
+    groups: int = 1, dilation: Any = 1, operands: Any = None, accumulate: Any = None, every: Any = None,
 ) -> Array:
     """Compute a transposed convolution: the gradient of :func:`conv2d` with respect to its image, used to enlarge images.
 
@@ -191,6 +212,7 @@ def conv_transpose2d(
     output_padding : int, or one int per spatial dimension
         Elements added at the end of each dimension: sizes that a strided convolution maps to the same size differ in it.
     groups : int
+    operands, accumulate, every : formats of the products, as in :func:`weft.nn.conv2d`
 
     Returns
     -------
@@ -206,21 +228,24 @@ def conv_transpose2d(
     >>> wf.nn.conv_transpose2d(wf.ones((1, 4, 5, 5)), wf.ones((4, 2, 2, 2)), stride=2).shape
     (1, 2, 10, 10)
     """
-    return transpose_convolution("conv_transpose2d", 2, x, w, bias, stride, padding, output_padding, groups, dilation)
+    formats = Formats(operands, accumulate, every)
+    return transpose_convolution("conv_transpose2d", 2, x, w, bias, stride, padding, output_padding, groups, dilation, formats)
 
 
 def conv_transpose1d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-    groups: int = 1, dilation: Any = 1,
+    groups: int = 1, dilation: Any = 1, operands: Any = None, accumulate: Any = None, every: Any = None,
 ) -> Array:
-    return transpose_convolution("conv_transpose1d", 1, x, w, bias, stride, padding, output_padding, groups, dilation)
+    formats = Formats(operands, accumulate, every)
+    return transpose_convolution("conv_transpose1d", 1, x, w, bias, stride, padding, output_padding, groups, dilation, formats)
 
 
 def conv_transpose3d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-    groups: int = 1, dilation: Any = 1,
+    groups: int = 1, dilation: Any = 1, operands: Any = None, accumulate: Any = None, every: Any = None,
 ) -> Array:
-    return transpose_convolution("conv_transpose3d", 3, x, w, bias, stride, padding, output_padding, groups, dilation)
+    formats = Formats(operands, accumulate, every)
+    return transpose_convolution("conv_transpose3d", 3, x, w, bias, stride, padding, output_padding, groups, dilation, formats)
 
 
 complete_docs(conv2d, conv_transpose2d)

@@ -10,9 +10,8 @@ from weft.eager.apply import bind
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.settings import current_precision
 from weft.nn.module import Module, uniform_parameter
-from weft.nn.precision import current_precision as layer_precision
+from weft.nn.precision import current_precision, product_settings
 from weft.nn.size_arguments import check_can_infer, extents
 from weft.process.docstrings import complete_docs
 
@@ -51,10 +50,11 @@ def multiply(x: Any, weight: Array, bias: Array | None, round_weight: bool) -> A
         raise ShapeError(f"linear: x has shape {x.shape}, its last dimension must be in_features = {weight.shape[1]} {hint}")
     _check_bias("linear", bias, weight.shape[0])
     a, w = promote_operands(x, weight)
-    chosen = layer_precision()
+    chosen = current_precision()
     if chosen is not None:
         a, w = chosen.round_operands(a, w, weights=round_weight)
-    y = wrap(bind(TABLE["dot_general"], a, w, contract=((x.ndim - 1,), (1,)), batch=((), ()), **current_precision(a.dtype)))
+    settings = product_settings(chosen, a.dtype)
+    y = wrap(bind(TABLE["dot_general"], a, w, contract=((x.ndim - 1,), (1,)), batch=((), ()), **settings))
     if chosen is not None:
         y = chosen.round_gradient(y)
     return y if bias is None else y + bias
@@ -90,13 +90,13 @@ def bilinear(input1: Any, input2: Any, weight: Array, bias: Array | None = None)
         raise ShapeError(f"bilinear: inputs {input1.shape} and {input2.shape} must end in in1 and in2 of weight {weight.shape}")
     _check_bias("bilinear", bias, weight.shape[0])
     a, w = promote_operands(input1, weight)
-    chosen = layer_precision()
+    chosen = current_precision()
     if chosen is not None:
         b = promote_operands(input2, weight)[0]
         a, b, w = chosen.round_operands(a, b, w)
         input2 = wrap(b)
-    contract, precision = ((input1.ndim - 1,), (1,)), current_precision(a.dtype)
-    half = wrap(bind(TABLE["dot_general"], a, w, contract=contract, batch=((), ()), **precision))
+    contract, settings = ((input1.ndim - 1,), (1,)), product_settings(chosen, a.dtype)
+    half = wrap(bind(TABLE["dot_general"], a, w, contract=contract, batch=((), ()), **settings))
     y = (half * input2.reshape((*input2.shape[:-1], 1, input2.shape[-1]))).sum(axis=-1)
     if chosen is not None:
         y = chosen.round_gradient(y)

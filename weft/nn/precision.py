@@ -1,4 +1,5 @@
-"""Number formats of a model's products: which role (weights, activations, gradients) is rounded to which format, and how.
+"""Number formats of a model's products: which role (weights, activations, gradients) is rounded to which format, and how, and the
+format in which products are added up.
 
 Layers compute ``product(rounded(x), rounded(weight))``, and round the gradient that arrives at the product before its two
 derivatives read it. Rounded values keep the dtype of the arrays, so the kernel that computes an activation or a gradient rounds
@@ -22,13 +23,16 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, INTEGERS, Format, holds
-from weft.dtypes.parse import parse_dtype
+from weft.dtypes.formats import FLOATS, INT32, Format, holds
+from weft.dtypes.rounding import Accumulator
 from weft.errors import DTypeError
 from weft.functions.elementwise.ufuncs import absolute
+from weft.functions.linalg.product_formats import parse_accumulator, parse_number_format
 from weft.functions.random.rounding import check_rounding, round_cast
 from weft.functions.random.state import Words, open_words
 from weft.graph.node import Node
+from weft.graph.primitives.settings import check_formats, format_params
+from weft.graph.primitives.settings import current_precision as matmul_precision
 from weft.nn.module_tree import CALL_HOOK, ModuleTree
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import CONTEXT
@@ -37,6 +41,7 @@ from weft.transforms.settings import change_setting
 from weft.transforms.tree import matches
 
 ROLES = ("weights", "activations", "gradients")
+OPTIONS = (*ROLES, "accumulate", "every", "rounding", "saturate")
 
 
 @dataclass(frozen=True)
@@ -60,11 +65,12 @@ class Rounding:
 
 @dataclass(frozen=True)
 class LayerPrecision:
-    """The roundings of the products of a layer; None leaves a role as it is."""
+    """The roundings of the products of a layer; None leaves a role as it is. accumulate : how products are added up"""
 
     weights: Rounding | None = None
     activations: Rounding | None = None
     gradients: Rounding | None = None
+    accumulate: Accumulator | None = None
 
     def round_operands(self, *values: Node, weights: bool = True) -> tuple[Node, ...]:
         """Return the operands of a product, rounded. The last one is the weight. weights : whether it is rounded too"""
@@ -92,6 +98,8 @@ class Precision:
         first one that matches decides. Names are those inside of the outermost module that is called
     weights, activations, gradients : dtypes to which the weights and inputs of products are rounded, and the gradient that
         arrives at a product, before its two derivatives are computed; None leaves them as they are
+    accumulate : the dtype to which each sum of products is rounded, in layers and their derivatives: see :func:`weft.matmul`
+    every : how many products are added in float32 before their sum is rounded; 1 by default
     rounding : a mode of ``astype``, or a dict with one for each role: ``{"gradients": "stochastic"}``
     saturate : bool, or a dict with one for each role: whether numbers that are too large become the largest one. By default True
         for formats without infinities
@@ -121,17 +129,18 @@ class Precision:
 
     def __init__(
         self, layers: Mapping[str, Any] | None = None, /, *, weights: Any = None, activations: Any = None,
-        gradients: Any = None, rounding: Any = None, saturate: Any = None, only: Any = None,
+        gradients: Any = None, accumulate: Any = None, every: Any = None, rounding: Any = None, saturate: Any = None,
+        only: Any = None,
     ) -> None:
         if layers is None:
-            one = _layer_precision("precision", weights, activations, gradients, rounding, saturate)
+            one = _layer_precision("precision", weights, activations, gradients, accumulate, every, rounding, saturate)
             self.layers = tuple((pattern, one) for pattern in _patterns(only))
             return
         if not isinstance(layers, Mapping):
             raise TypeError(
                 f"precision: layers must be a dict from patterns to dicts, not {type(layers).__name__}; name formats: weights="
             )
-        others = (weights, activations, gradients, rounding, saturate, only)
+        others = (weights, activations, gradients, accumulate, every, rounding, saturate, only)
         if any(x is not None for x in others):
             raise TypeError("precision: give formats by pattern or as arguments, not both")
         found = []
@@ -141,13 +150,11 @@ class Precision:
                 raise TypeError(
                     f"precision: {pattern!r} must have a dict, such as dict(weights='bfloat16'), or None, not {options!r}"
                 )
-            unknown = [repr(k) for k in options or () if k not in (*ROLES, "rounding", "saturate")]
+            unknown = [repr(k) for k in options or () if k not in OPTIONS]
             if unknown:
-                raise TypeError(
-                    f"precision: {pattern!r} has no option {', '.join(unknown)}: there are weights, activations, gradients, "
-                    "rounding and saturate"
-                )
-            found.append((pattern, _layer_precision(f"precision: {pattern!r}", **{**dict.fromkeys(ROLES), **(options or {})})))
+                known = f"{', '.join(OPTIONS[:-1])} and {OPTIONS[-1]}"
+                raise TypeError(f"precision: {pattern!r} has no option {', '.join(unknown)}: there are {known}")
+            found.append((pattern, _layer_precision(f"precision: {pattern!r}", **{**dict.fromkeys(OPTIONS), **(options or {})})))
         self.layers = tuple(found)
 
     def __eq__(self, other: object) -> bool:
@@ -159,7 +166,7 @@ class Precision:
     def __repr__(self) -> str:
         parts = []
         for pattern, layer in self.layers:
-            roles = "; ".join(f"{role} {r}" for role in ROLES if (r := getattr(layer, role)) is not None)
+            roles = "; ".join(f"{role} {r}" for role in (*ROLES, "accumulate") if (r := getattr(layer, role)) is not None)
             parts.append(f"{pattern!r}: {roles or None}")
         return f"Precision({{{', '.join(parts)}}})"
 
@@ -182,10 +189,13 @@ def _patterns(only: Any) -> tuple[str, ...]:
 
 
 def _layer_precision(
-    name: str, weights: Any, activations: Any, gradients: Any, rounding: Any = None, saturate: Any = None,
+    name: str, weights: Any, activations: Any, gradients: Any, accumulate: Any, every: Any, rounding: Any, saturate: Any,
 ) -> LayerPrecision:
     given = dict(zip(ROLES, (weights, activations, gradients), strict=True))
-    forms = {role: _format(f"{name}: {role}", dtype) for role, dtype in given.items() if dtype is not None}
+    forms = {role: parse_number_format(f"{name}: {role}", dtype) for role, dtype in given.items() if dtype is not None}
+    accumulator = parse_accumulator(name, accumulate, every)
+    if accumulator is not None and accumulator.form is INT32:
+        raise DTypeError(f"{name}: accumulate=int32 is for products of integers: give a float format")
     modes = _by_role(name, "rounding", rounding, forms)
     saturations = _by_role(name, "saturate", saturate, forms)
     roundings = {}
@@ -194,16 +204,7 @@ def _layer_precision(
         check_rounding(f"{name}: {role}", form, mode, does_saturate)
         is_finite = form not in FLOATS or form.finite
         roundings[role] = Rounding(form, mode, True if does_saturate is None and is_finite else does_saturate)
-    return LayerPrecision(**roundings)
-
-
-def _format(name: str, dtype: Any) -> Format:
-    form = parse_dtype(dtype)
-    if form is BOOL or form in COMPLEX or form in INTEGERS:
-        raise DTypeError(f"{name}: {form} cannot represent fractions: give a float format")
-    if form.special == "scale":
-        raise DTypeError(f"{name}: {form} has no negative numbers and no zero, it is a format for scales")
-    return form
+    return LayerPrecision(**roundings, accumulate=accumulator)
 
 
 def _by_role(name: str, option: str, given: Any, forms: Mapping[str, Format]) -> dict[str, Any]:
@@ -222,12 +223,14 @@ def _by_role(name: str, option: str, given: Any, forms: Mapping[str, Format]) ->
 
 def precision(
     layers: Precision | Mapping[str, Any] | None = None, /, *, weights: Any = None, activations: Any = None,
-    gradients: Any = None, rounding: Any = None, saturate: Any = None, only: Any = None,
+    gradients: Any = None, accumulate: Any = None, every: Any = None, rounding: Any = None, saturate: Any = None,
+    only: Any = None,
 ) -> AbstractContextManager[None]:
-    """Round the operands of the products of layers, and their gradients, to number formats inside a ``with`` block.
+    """Round the operands of the products of layers, their gradients, and their sums, to number formats inside a ``with`` block.
 
     The layers are Linear, Bilinear, convolutions, the projections of MultiHeadAttention, recurrent layers, and the functions of
-    the same names. Biases, normalization, and the products of attention without weights stay in float32, and so do sums. Arrays
+    the same names. Biases, normalization, and the products of attention without weights stay in float32, and so do sums, except
+    those of products with ``accumulate``. Arrays
     and parameters keep their dtypes. The kernel that computes an activation or a gradient rounds it; a weight and the model's
     input take a small kernel each. Derivatives are those of the unrounded values (straight through). A jitted function is traced
     once for each precision, and a derivative has the precision of its product. The setting applies to this thread; an inner block
@@ -236,7 +239,7 @@ def precision(
     Parameters
     ----------
     layers : a :class:`weft.Precision`, or a dict from patterns of layers to dicts of the other arguments
-    weights, activations, gradients, rounding, saturate, only : see :class:`weft.Precision`
+    weights, activations, gradients, accumulate, every, rounding, saturate, only : see :class:`weft.Precision`
 
     Returns
     -------
@@ -260,9 +263,10 @@ def precision(
     """
     if not isinstance(layers, Precision):
         layers = Precision(
-            layers, weights=weights, activations=activations, gradients=gradients, rounding=rounding, saturate=saturate, only=only
+            layers, weights=weights, activations=activations, gradients=gradients, accumulate=accumulate, every=every,
+            rounding=rounding, saturate=saturate, only=only,
         )
-    elif any(x is not None for x in (weights, activations, gradients, rounding, saturate, only)):
+    elif any(x is not None for x in (weights, activations, gradients, accumulate, every, rounding, saturate, only)):
         raise TypeError("precision: give a Precision or arguments, not both")
     return _use_precision(layers)
 
@@ -271,7 +275,7 @@ def parse_precision(given: Precision | Mapping[str, Any]) -> Precision:
     """Return a Precision. given : one, or a dict of its arguments, or of dicts by pattern"""
     if isinstance(given, Precision):
         return given
-    return Precision(**given) if set(given) <= {*ROLES, "rounding", "saturate", "only"} else Precision(given)
+    return Precision(**given) if set(given) <= {*OPTIONS, "only"} else Precision(given)
 
 
 class _Names(threading.local):
@@ -343,6 +347,15 @@ def current_precision() -> LayerPrecision | None:
 @cache
 def _of(chosen: Precision, name: str) -> LayerPrecision | None:
     return chosen.of(name)
+
+
+def product_settings(chosen: LayerPrecision | None, dtype: Format) -> dict[str, Any]:
+    """Return the settings of a product of operands of ``dtype``: see ``graph/primitives/settings.py``."""
+    settings = matmul_precision(dtype)
+    if chosen is None or chosen.accumulate is None:
+        return settings
+    check_formats("precision", dtype, chosen.accumulate)
+    return {**settings, **format_params(chosen.accumulate)}
 
 
 def _check_operand(value: Node, layer: LayerPrecision) -> None:

@@ -13,7 +13,7 @@ from weft.graph.node import Node
 from weft.kernel import index as ix
 from weft.kernel.index import Guard, Index
 from weft.kernel.ir import Affine, Axis, Contraction, Phase, Reduction, Stage, Value, axis_index
-from weft.kernel.summation import product_order, window_order
+from weft.kernel.summation import accumulator_order, product_order, window_order
 from weft.kernel.target import Order, Orders
 from weft.schedule.convolution_order import dilation_phases, sums_along_positions, tap_phase
 from weft.schedule.expand import Expander, Pending, Scope
@@ -87,13 +87,22 @@ def _stages(
         of_parts.append(x.reduce(tally, loops, tally.op.monoid, value, carried=False, into=reductions, dtype=dtype))
     if a is None or b is None:  # nothing to sum
         return (Stage(loops, tuple(reductions), tuple(pending)),)  # type: ignore[arg-type]
+    a, b = (
+        v if form is None else x.m.cast(x.m.cast(v, form), v.dtype)
+        for v, form in zip((a, b), node.params.get("operands", (None, None)), strict=True)
+    )
     accum = node.dtype.computed
-    precision = node.params.get("precision", "float32")
+    precision, accumulator = node.params.get("precision", "float32"), node.params.get("accumulator")
     if precision not in x.view.target.precisions:
         precision = "float32"
     stores: Any = tuple(pending)
+    if accumulator is not None:
+        sum_order: Order | None = accumulator_order(accumulator, prod([axis.extent for axis in k]))
+    else:
+        sum_order = order(m, n, k)
     c = Contraction(
-        number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, order(m, n, k), () if tallies else stores, precision,
+        number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, sum_order, () if tallies else stores, precision,
+        accumulator,
     )
     return (c, Stage(loops, tuple(reductions), stores)) if tallies else (c,)
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from weft.devices.cuda.arguments import Launch, PrintedKernel
 from weft.devices.cuda.attention import chain_launches
-from weft.devices.cuda.product import match_operands
+from weft.devices.cuda.product import match_operands, rounded_launch
 from weft.devices.cuda.row_reductions import MAX_REGISTER_ROW, keeps_order, map_launch, row_launch
 from weft.devices.cuda.scatter import Shapes, ordered_launches
 from weft.devices.cuda.split_work import partial_launches, running_launches, should_cut
@@ -131,8 +131,12 @@ def _stages(phase: Phase) -> list[Stage] | None:
 def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], list[Buffer]]:
     """Return the launches of a part, and new scratch, numbered from ``number`` on."""
     product = match_operands(part)
+    if product is not None and part.stages[0].reductions[0].accumulator is not None:
+        return [rounded_launch(part, product)], []
     if product is not None:
         return product_launches(part, product, number)
+    if any(r.accumulator is not None for s in part.stages for r in s.reductions):
+        raise NotImplementedError("sums of products that are rounded must have a kernel of their own")
     if not part.is_ordered:
         part = _order_rows_by_memory(part)
     plain = all(not s.axes and not s.reductions for s in part.stages)

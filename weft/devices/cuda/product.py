@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.formats import memory
+from weft.devices.cuda.formats import memory, round_to_format
 from weft.devices.cuda.row_reductions import export
 from weft.devices.cuda.tile_expressions import Expression, Printer
 from weft.devices.cuda.tiles import contiguous_loads, fastest_last, lay_axes, pieces, power_of_two, program, spread
-from weft.dtypes.formats import FLOAT16, FLOAT32, FLOATS, INT8, INT32, Format
+from weft.dtypes.formats import FLOAT16, FLOAT32, FLOATS, INT8, INT32, Format, holds
 from weft.kernel.expressions import dependencies
 from weft.kernel.ir import Axis, Reduction, Value, size_of
 from weft.kernel.stages import Part
@@ -55,7 +55,7 @@ class ProductOperands:
 
 
 def match_operands(part: Part) -> ProductOperands | None:
-    """Return the axes and operands of a part; None if it is not a product of matrices."""
+    """Return the axes and operands of a part; None if it is not a product of matrices, or one with rounded sums."""
     first = part.stages[0]
     if len(first.reductions) != 1 or first.reductions[0].monoid != "dot" or first.stores or any(s.axes for s in part.stages[1:]):
         return None
@@ -71,16 +71,25 @@ def match_operands(part: Part) -> ProductOperands | None:
     for axis in part.shared:
         groups.setdefault((axis.id in in_a, axis.id in in_b), []).append(axis)
     m, n = (tuple(groups.get(key, ())) for key in ((True, False), (False, True)))
-    if size_of(m) == 1 or size_of(n) == 1 or size_of(first.axes) < 2:
+    is_rounded = first.reductions[0].accumulator is not None
+    if (size_of(m) == 1 or size_of(n) == 1 or size_of(first.axes) < 2) and not is_rounded:
         return None  # a product with a vector is a sum over rows
     batch = tuple([x for x in part.shared if x not in m and x not in n])
     accum = first.reductions[0].accum
     form = accum if accum in FLOATS else INT32  # tensor cores multiply integers in int8 only, and add in int32
     stored = {_stored_format(v) for v in (a, b)}
+    if is_rounded:  # not in tiles of k, which is in order
+        m, n = fastest_last(m, contiguous_loads(a)), fastest_last(n, contiguous_loads(b))
+        return ProductOperands(m, n, batch, first.axes, a, b, form, "float32")
     if len(stored) == 1 and None not in stored:  # both are stored in one storage-only format, whose products are exact in float32
         (narrow,) = stored
         assert narrow is not None
-        a, b, form = a.args[0], b.args[0], FLOAT16 if narrow.alone else narrow  # float16 represents 8-bit floats exactly
+        if narrow.custom or narrow.special == "scale":
+            multiplied = FLOAT16 if holds(FLOAT16, narrow) else None
+        else:
+            multiplied = FLOAT16 if narrow.alone else narrow  # float16 represents 8-bit floats exactly
+        if multiplied is not None:
+            a, b, form = a.args[0], b.args[0], multiplied
     m, n = fastest_last(m, contiguous_loads(a)), fastest_last(n, contiguous_loads(b))
     k = fastest_last(first.axes, contiguous_loads(a, b))
     return ProductOperands(m, n, batch, k, a, b, form, first.reductions[0].precision if form is FLOAT32 else "float32")
@@ -118,6 +127,40 @@ def product_launch(part: Part, s: ProductOperands, tile: Tile | None = None) -> 
     p = Printer((*part.shared, *s.k))
     programs, _ = lay_result_tile(p, s, tile)
     follow(p, part, Expression(sum_of(p, s, r, tile), frozenset((0, 1))))
+    return p.launch((programs, 1), tile.warps, tile.stages)
+
+
+def rounded_launch(part: Part, s: ProductOperands) -> Launch:
+    """Return the launch of a product whose sums are rounded on the way: k is a loop, in ascending order."""
+    r = part.stages[0].reductions[0]
+    assert r.accumulator is not None
+    bm = min(power_of_two(size_of(s.m)), 32)
+    tile = Tile(bm, min(power_of_two(size_of(s.n)), 1024 // bm), 1, 4, 2)
+    p = Printer((*part.shared, *s.k))
+    programs, _ = lay_result_tile(p, s, tile)
+    form, every, length = *r.accumulator, p.arguments.integer(size_of(s.k))
+    names = total, block = p.fresh("sum"), p.fresh("sum")
+    for name in names[: 1 + (every > 1)]:
+        p.line(f"{name} = tl.full([{tile.m}, {tile.n}], 0, tl.float32)")
+    outer_axes = dict(p.axes)
+    p.open()
+    counter = p.fresh("i")
+    k = p.put(counter, (), p.level)
+    spread(p, s.k, k)
+    x, y = (p.broadcast_tile(p.value(v), tile.m, tile.n, p.level) for v in (s.a, s.b))
+    if every == 1:
+        p.line(f"{total} = tl.fma({x}, {y}, {total})")
+        p.line(f"{total} = {round_to_format(total, form)}")
+    else:
+        p.line(f"{block} = tl.fma({x}, {y}, {block})")
+        ends = p.put(f"({k.text} % {every} == {every - 1}) | ({k.text} == {length} - 1)", (), p.level)
+        added = p.put(f"{total} + {block}", (0, 1), p.level)
+        p.line(f"{total} = tl.where({ends.text}, {round_to_format(added.text, form)}, {total})")
+        p.line(f"{block} = tl.where({ends.text}, 0.0, {block})")
+    p.close(f"for {counter} in range(0, {length}):")
+    p.axes = outer_axes
+    p.forget()
+    follow(p, part, Expression(total, frozenset((0, 1))))
     return p.launch((programs, 1), tile.warps, tile.stages)
 
 

@@ -17,6 +17,7 @@ from weft.eager.peek import peek
 from weft.errors import AxisError, DTypeError, ShapeError, short
 from weft.functions.creation.fill import diagonal_number
 from weft.functions.elementwise.ufuncs import describe
+from weft.functions.linalg.product_formats import prepare_product
 from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import (
@@ -399,7 +400,7 @@ def sum_of(function: str, x: Any, offset: int, axis1: int, axis2: int, dtype: An
 @unbound
 def matmul(
     x1: Any, x2: Any, /, out: Array | None = None, *, casting: str = "same_kind", order: str = "K", dtype: Any = None,
-    subok: bool = True, axes: Any = None,
+    subok: bool = True, axes: Any = None, operands: Any = None, accumulate: Any = None, every: Any = None,
 ) -> Array:
     """Compute the matrix product, as the operator ``@``.
 
@@ -414,6 +415,15 @@ def matmul(
         The casts that ``dtype`` may imply.
     axes : list of tuples of int, optional
         The axes of the matrices and vectors, of the operands, then of the result; the last ones by default.
+    operands : dtype, optional
+        The format to which the numbers of both operands are rounded, to nearest, as they are read. The derivative of this
+        rounding is that of the identity.
+    accumulate : dtype, optional
+        The format of the sums, narrower than float32: each product is added in float32 and the sum is rounded to nearest,
+        ``total = round(fma(a, b, total))``, in ascending order of the summed axis. ``int32`` for integers of 8 and 16 bits,
+        which are not rounded. Derivatives add up in the same way.
+    every : int, optional
+        How many products are added in float32 before ``total = round(total + sum)``, with ``accumulate``; 1 by default.
 
     Returns
     -------
@@ -425,15 +435,26 @@ def matmul(
     ShapeError
         The inner extents differ, or an operand has no dimensions.
     DTypeError
-        ``dtype`` cannot hold an operand, such as an integer dtype for floats.
+        ``dtype`` cannot hold an operand, such as an integer dtype for floats. ``accumulate`` is not narrower than float32, or the
+        operands are float64. ``operands`` has numbers that the dtype of the operands has not.
+    ValueError
+        ``every`` is less than 1, or without ``accumulate``.
 
     >>> wf.matmul(wf.array([[1.0, 2.0], [3.0, 4.0]]), wf.array([1.0, 1.0])).tolist()
     [3.0, 7.0]
     >>> wf.matmul(wf.full((2, 3), 100, dtype="int8"), wf.full((3,), 100, dtype="int8"), dtype="int32").tolist()
     [30000, 30000]
+    >>> ones = wf.ones((4096,))
+    >>> [float(wf.matmul(ones, ones, accumulate="bfloat16", every=n)) for n in (1, 16, 512)]
+    [256.0, 4096.0, 4096.0]
     """
-    if dtype is not None or axes is not None or casting != "same_kind" or order != "K":
-        return arguments.call_gufunc("matmul", order, operations.matmul, x1, x2, out, dtype, casting, axes)
+    has_formats = operands is not None or accumulate is not None or every is not None
+    if dtype is not None or axes is not None or casting != "same_kind" or order != "K" or has_formats:
+        def core(a: Node, b: Node) -> Node:
+            a, b, settings = prepare_product("matmul", a, b, operands, accumulate, every)
+            return operations.matmul(a, b, settings=settings)
+
+        return arguments.call_gufunc("matmul", order, core, x1, x2, out, dtype, casting, axes)
     return wrap_result(operations.matmul(*promote_operands(x1, x2)), out, "matmul")
 
 

@@ -11,6 +11,7 @@ from weft.graph.node import Node, Primitive
 from weft.graph.primitives.call import broadcast_to, call, permute, reshape
 from weft.graph.primitives.common import NodeAndAxis, extent
 from weft.graph.primitives.dot_general import Pair, free_axes
+from weft.graph.primitives.settings import has_formats
 from weft.graph.primitives.table import bind
 
 SHORT_ROW = 8  # elements: fewer do not fill a vector
@@ -46,7 +47,7 @@ def apply_batch_last(op: Primitive, inputs: Sequence[Node], dims: Sequence[int |
         n = extent(inputs, dims)
         lifted = {key: _PARAMETER_LIFTS[key](value, n) if key in _PARAMETER_LIFTS else value for key, value in params.items()}
         out = bind(op, *[spread_batch_last(x, d, n) for x, d in zip(inputs, dims, strict=True)], **lifted)
-    elif op.name == "dot_general" and _is_small(inputs[0], dims[0], params["contract"]):
+    elif op.name == "dot_general" and not has_formats(params) and _is_small(inputs[0], dims[0], params["contract"]):
         out = _small_product([*map(move_batch_last, inputs, dims)], params["contract"], params["batch"])
     else:
         assert op.batch is not None

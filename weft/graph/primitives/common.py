@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import FROM_NUMPY
+from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.dtypes.rounding import convert_array
 from weft.graph.node import Cost, Node
 from weft.graph.primitives.call import broadcast_to, call, permute, reshape
@@ -72,6 +72,11 @@ def compute_in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarra
             return convert_array(out, narrow.numpy) if out.dtype == narrow.computed.numpy else out
 
     return reference
+
+
+def round_operands(arrays: Sequence[np.ndarray], forms: Sequence[Format | None]) -> list[np.ndarray]:
+    """Return arrays with their numbers rounded to formats, in their own dtypes. None leaves an array as it is."""
+    return [x if f is None else convert_array(convert_array(x, f.numpy), x.dtype) for x, f in zip(arrays, forms, strict=True)]
 
 
 def front(x: Node, dim: int | None, ndim: int | None = None) -> Node:

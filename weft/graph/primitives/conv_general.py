@@ -3,7 +3,8 @@
 ``dims = (x_perm, w_perm, out_perm)``: positions in x of (N, C, *spatial), in w of (O, I, *spatial), in the result of (N, O,
 *spatial). ``lhs_dilation`` puts zeros between the elements of x, ``rhs_dilation`` between those of w. ``padding`` is ((low,
 high), ...) of the dilated x and may be negative (cropping), as gradients need it. With ``groups`` G, I is C / G, and part g of
-the output channels reads part g of the input channels. ``precision``: see ``settings.py``.
+the output channels reads part g of the input channels. The other parameters are settings of products: see ``settings.py``. The
+products of an accumulator are those of channels, then taps; those with zeros of ``lhs_dilation`` are left out.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import Format
+from weft.dtypes.rounding import Accumulator
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, flip, permute, reshape
-from weft.graph.primitives.common import NodeAndAxis, compute_in_float32, front, inverse, traffic
+from weft.graph.primitives.common import NodeAndAxis, compute_in_float32, front, inverse, round_operands, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import check_axes, dtype_error, memoise
-from weft.graph.primitives.settings import precision_params
+from weft.graph.primitives.settings import Pair as Formats
+from weft.graph.primitives.settings import check_formats, with_operands
 from weft.graph.primitives.table import register
+from weft.kernel.summation import add_products
 
 Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
@@ -34,9 +38,14 @@ def dilated_extent(n: int, dilation: int) -> int:
     return (n - 1) * dilation + 1 if n else 0
 
 
-def _rule(x: Node, w: Node, precision: str = "float32", **params: Any) -> tuple[Shape, Format]:
+def _rule(
+    x: Node, w: Node, precision: str = "float32", accumulator: Accumulator | None = None, operands: Formats = (None, None),
+    **params: Any,
+) -> tuple[Shape, Format]:
     if x.dtype not in NUMBERS or x.dtype != w.dtype:
         raise dtype_error("conv_general", (x, w), ("x", "w"), NUMBERS)
+    if accumulator is not None or operands != (None, None):
+        check_formats("conv_general", x.dtype, accumulator, operands)
     return _shape(x.shape, w.shape, **params), x.dtype
 
 
@@ -94,8 +103,9 @@ def _dilate_and_pad(x: np.ndarray, padding: Pads, lhs_dilation: Ints) -> np.ndar
 
 def _reference(
     x: np.ndarray, w: np.ndarray, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims,
-    precision: str = "float32",
+    precision: str = "float32", accumulator: Accumulator | None = None, operands: Formats = (None, None),
 ) -> np.ndarray:
+    x, w = round_operands((x, w), operands)
     x, w = _dilate_and_pad(x.transpose(dims[0]), padding, lhs_dilation), w.transpose(dims[1])
     n, c = x.shape[:2]
     o, i, *kernel = w.shape
@@ -103,12 +113,33 @@ def _reference(
         (e - dilated_extent(k, d)) // s + 1 for e, k, d, s in zip(x.shape[2:], kernel, rhs_dilation, stride, strict=True)
     ]
     out = np.zeros([n, groups, o // groups, prod(out_spatial)], x.dtype)
-    for at in np.ndindex(*kernel):
+
+    def operands_at(tap: Ints) -> tuple[np.ndarray, np.ndarray]:
+        """Return (groups, outputs, channels) of w and (images, groups, channels, positions) of x."""
         window = x[(slice(None), slice(None), *(
-            slice(p * d, p * d + (e - 1) * s + 1, s) for p, d, e, s in zip(at, rhs_dilation, out_spatial, stride, strict=True)
+            slice(p * d, p * d + (e - 1) * s + 1, s) for p, d, e, s in zip(tap, rhs_dilation, out_spatial, stride, strict=True)
         ))]
-        weights = w[(slice(None), slice(None), *at)].reshape(groups, o // groups, i)
-        out += np.matmul(weights, window.reshape(n, groups, i, out.shape[-1]))
+        at: tuple[Any, ...] = (slice(None), slice(None), *tap)
+        weights = w[at].reshape(groups, o // groups, i)
+        return weights, window.reshape(n, groups, i, out.shape[-1])
+
+    def has_element(tap: Ints) -> np.ndarray:
+        """Return whether a tap meets an element of x or its padding, not a zero of ``lhs_dilation``, by position."""
+        found = np.ones(out_spatial, bool)
+        for d, (p, step, (low, _), ld) in enumerate(zip(tap, stride, padding, lhs_dilation, strict=True)):
+            at = (np.arange(out_spatial[d]) * step + p * rhs_dilation[d] - low) % ld == 0
+            found &= at.reshape([-1 if k == d else 1 for k in range(len(out_spatial))])
+        return found.reshape(-1)
+
+    if accumulator is not None:
+        taps = [(operands_at(tap), has_element(tap)) for tap in np.ndindex(*kernel)]
+        terms = (
+            (weights[:, :, c, None], window[:, :, c, None, :], hit) for c in range(i) for (weights, window), hit in taps
+        )
+        out = add_products(out.shape, terms, accumulator)
+    else:
+        for tap in np.ndindex(*kernel):
+            out += np.matmul(*operands_at(tap))
     return out.reshape([n, o, *out_spatial]).transpose(inverse(dims[2]))
 
 
@@ -132,8 +163,9 @@ def _split(x: Node, axis: int, groups: int, to: int) -> Node:
 
 def _vjp(
     g: Node, out: Node, x: Node, w: Node, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int,
-    dims: Dims, precision: str = "float32",
+    dims: Dims, **settings: Any,
 ) -> tuple[Node, Node]:
+    form_x, form_w = settings.get("operands", (None, None))
     x_dims, w_dims, out_dims = dims
     sx, sw = [x.shape[d] for d in x_dims[2:]], [w.shape[d] for d in w_dims[2:]]
     so = [g.shape[d] for d in out_dims[2:]]
@@ -148,7 +180,7 @@ def _vjp(
     dx = call.conv_general(
         g, turned, stride=lhs_dilation, padding=tuple(zip(low, high, strict=True)), lhs_dilation=stride,
         rhs_dilation=rhs_dilation, groups=groups, dims=(out_dims, (w_dims[1], w_dims[0], *w_dims[2:]), x_dims),
-        **precision_params(precision),
+        **with_operands(settings, None, form_w),
     )
 
     # to w: x with g as its window; images take the place of channels and are summed over
@@ -160,7 +192,7 @@ def _vjp(
     dw = call.conv_general(
         _split(x, x_dims[1], groups, x_dims[0]), g, stride=rhs_dilation, padding=tuple(zip(low, high, strict=True)),
         lhs_dilation=lhs_dilation, rhs_dilation=stride, groups=groups,
-        dims=(swap_channels(x_dims), swap_channels(out_dims), swap_channels(w_dims)), **precision_params(precision),
+        dims=(swap_channels(x_dims), swap_channels(out_dims), swap_channels(w_dims)), **with_operands(settings, form_x, None),
     )
     return dx, dw
 

@@ -1,14 +1,21 @@
-"""Settings that a user chooses for the whole process: how exactly float32 is multiplied, and in which order a scatter adds.
+"""Parameters of products and scatters: how exactly float32 is multiplied, formats of a product, the order of a scatter.
 
-Both are permissions, which devices may leave unused. A product created under another precision than float32 has it as a
-parameter, and so have its derivatives; a scatter has its mode.
+The first and the last are settings of the whole process, and permissions, which devices may leave unused. A product of another
+precision than float32 has it as a parameter, and so have its derivatives. A scatter has its mode.
+
+Every product takes these *settings*: ``precision``; ``accumulator``, an :class:`Accumulator` or None; ``operands``, the formats
+to which the operands are rounded, to nearest, as they are read, or None. Devices must honour the last two. The derivative of a
+rounding is the identity.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from weft.dtypes.formats import FLOAT32, FLOATS, Format
+from weft.dtypes.formats import FLOAT32, FLOATS, Format, holds
+from weft.dtypes.rounding import Accumulator
+from weft.errors import DTypeError
 
 T = TypeVar("T")
 
@@ -37,6 +44,38 @@ def current_precision(dtype: Format) -> dict[str, Any]:
 def precision_params(precision: str) -> dict[str, Any]:
     """Return a precision as a parameter; {} for float32."""
     return {} if precision == "float32" else {"precision": precision}
+
+
+Pair = tuple[Format | None, Format | None]
+
+
+def format_params(accumulator: Accumulator | None, operands: Pair = (None, None)) -> dict[str, Any]:
+    """Return the formats of a product as parameters, without those that have their defaults."""
+    given = {"accumulator": accumulator, "operands": None if operands == (None, None) else operands}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def has_formats(params: Mapping[str, Any]) -> bool:
+    """Return whether the parameters of a product choose formats."""
+    return "accumulator" in params or "operands" in params
+
+
+def with_operands(settings: Mapping[str, Any], a: Format | None, b: Format | None) -> dict[str, Any]:
+    """Return a product's settings for other operands, which are rounded to ``a`` and ``b``."""
+    rest = {name: value for name, value in settings.items() if name != "operands"}
+    return rest if a is b is None else {**rest, "operands": (a, b)}
+
+
+def check_formats(name: str, dtype: Format, accumulator: Accumulator | None = None, operands: Pair = (None, None)) -> None:
+    """Raise DTypeError if a product of ``dtype`` cannot add up or be rounded in these formats."""
+    if accumulator is not None and dtype.computed is not FLOAT32:
+        raise DTypeError(
+            f"{name}: numbers of {dtype} cannot be added up in {accumulator.form}: rounded sums are sums in float32. Cast the "
+            "operands, or leave accumulate= out"
+        )
+    for form in operands:
+        if form is not None and not holds(dtype, form):
+            raise DTypeError(f"{name}: operands of {dtype} cannot represent the numbers of {form}: cast them to float32")
 
 
 def scatter_add_mode(dtype: Format) -> str:

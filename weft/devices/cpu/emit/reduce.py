@@ -11,6 +11,7 @@ from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import add, cast, round_to_storage
 from weft.devices.cpu.emit.types import literal, llvm_type, splat_text, wide
 from weft.dtypes.formats import FLOATS, INT64, Format
+from weft.dtypes.rounding import Accumulator
 from weft.kernel.ir import Reduction
 
 _POSITION = ("argmax", "argmin")
@@ -52,6 +53,8 @@ def merge(o: Ops, r: Reduction, a: list[str], b: list[str]) -> list[str]:
     """Merge state ``a``, of earlier elements, with state ``b``. In argmax and argmin the first of equal values wins."""
     dtype = accum_dtype(r)
     t = llvm_type(dtype)
+    if r.accumulator is not None:
+        return [round_sum(o, o.op("fadd", t, a[0], b[0]), r.accumulator)]
     if r.monoid in ("sum", "dot"):
         return [add(o, a[0], b[0], dtype)]
     if r.monoid == "prod":
@@ -77,6 +80,11 @@ def merge(o: Ops, r: Reduction, a: list[str], b: list[str]) -> list[str]:
     earlier = o.cmp("slt", "i64", b[1], a[1])
     take = o.op("or", "i1", better, o.op("and", "i1", same, earlier))
     return [o.select(take, t, b[0], a[0]), o.select(take, "i64", b[1], a[1])]
+
+
+def round_sum(o: Ops, x: str, accumulator: Accumulator, low_nans: bool = True) -> str:
+    """Round a float to the format of an accumulator. low_nans: see ``round_to_storage``"""
+    return round_to_storage(o, x, accumulator.form, low_nans)
 
 
 def merge_all(o: Ops, reductions: tuple[Reduction, ...], a: list[str], b: list[str]) -> list[str]:

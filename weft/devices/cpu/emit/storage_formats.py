@@ -80,8 +80,11 @@ def to_accumulator(f: Function, name: str, dtype: Format, type_: str, lanes: int
     return name if own == type_ else f.let(f"{word} {wide(own, lanes)} {name} to {wide(type_, lanes)}")
 
 
-def round_to_storage(o: Ops, x: str, dtype: Format) -> str:
-    """Round a float to a narrow format (nearest, ties to even; NaN stays NaN). The result is still a float."""
+def round_to_storage(o: Ops, x: str, dtype: Format, low_nans: bool = True) -> str:
+    """Round a float to a narrow format (nearest, ties to even; NaN stays NaN). The result is still a float.
+
+    low_nans: whether ``x`` may be a NaN whose lower 16 bits are set, as operations never make one.
+    """
     if dtype == FLOAT16:
         return o.convert("fpext", "half", o.convert("fptrunc", "float", x, "half"), "float")
     if dtype.custom or dtype.special == "scale":
@@ -89,12 +92,13 @@ def round_to_storage(o: Ops, x: str, dtype: Format) -> str:
     if dtype is not BFLOAT16:
         return round_by_addition(o, x, dtype)
     bits = o.convert("bitcast", "float", x, "i32")
-    odd = o.op("and", "i32", o.op("lshr", "i32", bits, o.c("i32", 16)), o.c("i32", 1))
-    up = o.op("add", "i32", o.op("add", "i32", bits, o.c("i32", 0x7FFF)), odd)
-    quiet = o.op("or", "i32", bits, o.c("i32", 0x00400000))
-    rounded = o.select(o.cmp("uno", "float", x, x), "i32", quiet, up)
-    truncated = o.op("and", "i32", rounded, o.c("i32", -65536))
-    return o.convert("bitcast", "i32", truncated, "float")
+    up = o.op("add", "i32", bits, o.c("i32", 0x8000))
+    is_tie = o.cmp("eq", "i32", o.op("and", "i32", up, o.c("i32", 0xFFFF)), o.c("i32", 0))
+    rounded = o.op("and", "i32", up, o.select(is_tie, "i32", o.c("i32", -131072), o.c("i32", -65536)))
+    if low_nans:
+        quiet = o.op("and", "i32", o.op("or", "i32", bits, o.c("i32", 0x00400000)), o.c("i32", -65536))
+        rounded = o.select(o.cmp("uno", "float", x, x), "i32", quiet, rounded)
+    return o.convert("bitcast", "i32", rounded, "float")
 
 
 def _double_to_half(o: Ops, x: str, dtype: Format) -> str:

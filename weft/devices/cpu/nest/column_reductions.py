@@ -40,6 +40,8 @@ def slab_width(part: Part, axis: Axis, isa: ISA, parallel: bool) -> int:
         return 0
     if any(r.order.lanes != 1 or r.running or r.order != s.reductions[0].order for s in part.stages for r in s.reductions):
         return 0
+    if any(r.accumulator is not None for r in reductions):
+        return 0  # blocks are joined pairwise
     if any(len(s.axes) > 1 or (s.reductions and (not s.axes or s.axes[0].extent < 32 or s.stores)) for s in part.stages):
         return 0
     if any(step not in (0, 1) for step in strides_along(part, axis.id)):
@@ -354,7 +356,7 @@ def is_tall_reduction(part: Part, lanes: int) -> bool:
     if not first.reductions or len(first.axes) != 1 or first.stores or any(s.axes or s.reductions for s in rest):
         return False
     order, total = first.reductions[0].order, first.axes[0].extent
-    if any(r.order != order or r.running or reduce.is_position(r) for r in first.reductions) or order.lanes != 1:
+    if any(r.order != order or r.running or reduce.is_position(r) or r.accumulator for r in first.reductions) or order.lanes != 1:
         return False
     if any(step not in (0, 1) for step in strides_along(part, part.shared[0].id)) or total < 16 * order.block:
         return False

@@ -58,7 +58,10 @@ def update(n: Nest, r: Reduction, env: Env, old: list[str], position: str | int)
         a, b = (n.value(x, env) for x in r.value.args)
         t = llvm_type(r.accum)
         if r.accum in FLOATS:
-            return [o.intrinsic("fma", t, a, b, old[0])]
+            total = o.intrinsic("fma", t, a, b, old[0])
+            if r.accumulator is not None and r.accumulator.every == 1:
+                total = reduce.round_sum(o, total, r.accumulator)
+            return [total]
         return reduce.merge(o, r, old, [o.op("mul" if t != "i1" else "and", t, a, b)])
     return reduce.merge(o, r, old, element(n, r, env, position))
 
@@ -141,6 +144,9 @@ def _reduce(n: Nest, stage: Stage, envs: list[Env], total: int) -> States:
         return out
     if total == 0:
         return {r.id: [reduce.identity(r, env.width) for env in envs] for r in stage.reductions}
+    if any(r.accumulator is not None and r.accumulator.every > 1 for r in stage.reductions):
+        n.m.took("tile rounded sums")
+        return _reduce_rounded(n, stage, envs, total, order.block)
     work = instructions([r.value for r in stage.reductions], envs[0].vector) * len(envs) * total
     unrolled = total <= UNROLL and total <= order.block and work <= 250
     plain = "tile blocks" if total > order.block else "tile"
@@ -203,6 +209,22 @@ def _reduce_blocks(n: Nest, stage: Stage, envs: list[Env], total: int, block: in
             n.split_index(k, stage.axes)
             acc.update(envs, k)
         sums.put(n.f.let(f"udiv i64 {start}, {block}"), acc.all())
+    return sums.all()
+
+
+def _reduce_rounded(n: Nest, stage: Stage, envs: list[Env], total: int, block: int) -> States:
+    """Reduce in blocks, each of which is merged with the total, and so rounded, when it ends."""
+    widths = [env.width for env in envs]
+    acc, sums = (Accumulators(n, stage.reductions, widths) for _ in range(2))
+    sums.reset()
+    with n.loop(0, total, block) as start:
+        acc.reset()
+        with n.loop(start, n.f.minimum(n.f.add(start, block), total)) as k:
+            n.split_index(k, stage.axes)
+            acc.update(envs, k)
+        for u, env in enumerate(envs):
+            for r in stage.reductions:
+                sums.put(r, u, reduce.merge(Ops(n.f, n.m, n.isa, env.width), r, sums.get(r, u), acc.get(r, u)))
     return sums.all()
 
 

@@ -12,12 +12,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
-from weft.devices.cpu.emit import pairwise
+from weft.devices.cpu.emit import pairwise, reduce
 from weft.devices.cpu.emit.chunks import divide, divide_all, share
 from weft.devices.cpu.emit.isa import ISA, LINE, round_to_line
 from weft.devices.cpu.emit.load import load_first_lanes
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.emit.types import llvm_type, splat_text
 from weft.devices.cpu.product.dot import Dot, in_units
@@ -26,9 +29,12 @@ from weft.devices.cpu.product.gemv import generate_gemv, generate_integer_gemv
 from weft.devices.cpu.product.microkernel import MicrokernelSpec, Tile, emit_microkernel
 from weft.devices.cpu.product.pack import Packer, operand_pointer
 from weft.devices.cpu.product.tiling import ProductPlan, make_plan, should_swap
-from weft.dtypes.formats import INT32
+from weft.dtypes.formats import BFLOAT16, INT32
+from weft.dtypes.rounding import Accumulator
 from weft.kernel.ir import Kernel
 from weft.kernel.product import Operand, Product, match_product
+
+MAX_ROUNDED_BLOCK = 4096  # steps of k, all of which are one piece
 
 
 def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], ProductPlan] = make_plan) -> Generated | None:
@@ -53,10 +59,22 @@ def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], Produ
             return vector
     elif product.order.lanes > 1:
         return generate_gemv(kernel, product, isa)
+    if not _has_whole_blocks(product):
+        return None
+    if product.accumulator is not None and product.accumulator.form is BFLOAT16:  # its rounding then is two instructions shorter
+        a, b = (replace(side, canonical=side.buffer.dtype is not BFLOAT16) for side in (product.a, product.b))
+        product = replace(product, a=a, b=b)
     if should_swap(product, isa.lanes(product.accum.bytes)):
         product = product.transpose()
     product, dot = in_units(product, isa) if integers else (product, None)
     return _Driver(kernel, product, isa, plan(product, isa), dot).generate()
+
+
+def _has_whole_blocks(p: Product) -> bool:
+    """Return whether pieces of k can be whole blocks, if blocks are rounded."""
+    if p.accumulator is None or p.accumulator.every == 1 or p.order.block >= p.k * p.turns:
+        return True
+    return p.order.block <= MAX_ROUNDED_BLOCK and (p.turns == 1 or p.k % p.order.block == 0)
 
 
 class _Driver:
@@ -67,6 +85,9 @@ class _Driver:
         self.size = product.accum.bytes
         self.scalar = llvm_type(product.accum)
         self.flip = dot is not None and dot.flip
+        self._round_sum = None
+        if product.accumulator is not None:
+            self._round_sum = partial(_round_sum, self.module, isa, plan.lanes, product.accumulator)
         self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(product.outer)))
         # the narrow last column panel, and the packed copies in a worker's scratch
         rest = product.columns % plan.nr
@@ -104,6 +125,7 @@ class _Driver:
             "product turns b": plan.turn_b, "product in pieces": self.pieces,
             "product in place": not (plan.pack_a or plan.pack_b), "product batch": self.p.batch > 1,
             "product last columns": self.last_columns > 0, "product units": plan.m_units * plan.n_units > 1,
+            "product rounds sums": self.p.accumulator is not None,
             "product of integers": self.dot is not None, "product corrected by sums": self.flip,
         }
         for path in ("product", *(path for path, holds in marks.items() if holds)):
@@ -148,7 +170,8 @@ class _Driver:
             self._kernel_name(tall, wide, copy), plan.rows - (not tall), vectors, plan.lanes, self.scalar, a_row, a_k,
             vectors * plan.lanes if packed else p.b.k, self.steps, p.order.block, self.piece, self.partial,
             self.level_bytes, 0 if packed else tail, plan.lanes * self.size if packed else self.size,
-            self.isa.fma, copy, p.b.free if plan.turn_b else 0, self.dot, self.flip and (copy or not packed),
+            self.isa.fma, copy, p.b.free if plan.turn_b else 0, self.dot, self.flip and (copy or not packed), self._round_sum,
+            p.accumulator is not None and p.accumulator.every == 1,
         )
 
         def finish(f: Function, tile: Tile) -> None:
@@ -172,7 +195,10 @@ class _Driver:
     def _packer(self, operand: Operand, flip: bool = False) -> Packer:
         dtype, p = operand.buffer.dtype, self.p
         if self.dot is None or dtype is p.accum:
-            return Packer(self.module, dtype, p.accum, self.plan.lanes, flip=flip, has_halves=self.isa.has_halves)
+            return Packer(
+                self.module, dtype, p.accum, self.plan.lanes, flip=flip, isa=self.isa, rounded=operand.rounded,
+                canonical=operand.canonical,
+            )
         return Packer(self.module, dtype, p.accum, self.plan.lanes, self.dot.per, self.dot.rest, flip)
 
     def _emit_packs(self) -> None:
@@ -381,6 +407,10 @@ class _Driver:
         if p.b.k == 1 and p.b.free * size % LINE == 0:
             return start, -(-(plan.nr * plan.kc * size // LINE) // self.unit_panels), LINE
         return None
+
+
+def _round_sum(module: Module, isa: ISA, lanes: int, accumulator: Accumulator, f: Function, x: str) -> str:
+    return reduce.round_sum(Ops(f, module, isa, lanes), x, accumulator, low_nans=False)
 
 
 class _Calls(NamedTuple):

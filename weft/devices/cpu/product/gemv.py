@@ -63,8 +63,8 @@ class _Driver:
         self.chains, self.block = p.order.lanes, p.order.block
         self.blocks = -(-p.k // self.block)
         self.along = dot is not None or p.columns == 1 or p.b.k == 1 and p.b.free != 1
-        self.a = Packer(self.module, p.a.buffer.dtype, p.accum, self.lanes, has_halves=isa.has_halves)
-        self.b = Packer(self.module, p.b.buffer.dtype, p.accum, self.lanes, has_halves=isa.has_halves)
+        self.a = Packer(self.module, p.a.buffer.dtype, p.accum, self.lanes, isa=isa, rounded=p.a.rounded)
+        self.b = Packer(self.module, p.b.buffer.dtype, p.accum, self.lanes, isa=isa, rounded=p.b.rounded)
         self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(p.outer)))
         matrix = p.columns * p.k * p.b.buffer.dtype.bytes
         parallel = matrix * p.batch >= PARALLEL_BYTES

@@ -9,6 +9,7 @@ from a packed panel; the two differ only in row stride, alignment and last vecto
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -35,6 +36,8 @@ class MicrokernelSpec:
     copy: b's vectors are also stored at %P, as the packed panel that the next tiles read.
     turn: b is contiguous along k, with this stride between columns, and is transposed in registers.
     dot: how units of integers are multiplied. flip: the sign bits of b are flipped as it is read.
+    round_sum: emits the rounding of a vector of sums, after each step if ``rounds_steps``, else after each block. Then %T holds
+    the rounded sums between pieces, which are whole blocks.
     """
 
     name: str
@@ -57,11 +60,17 @@ class MicrokernelSpec:
     turn: int = 0
     dot: Dot | None = None
     flip: bool = False
+    round_sum: Callable[[Function, str], str] | None = None
+    rounds_steps: bool = False
 
     @property
     def conflict(self) -> bool:
         """Return whether columns of b share a cache set."""
         return self.turn * self.size % 1024 == 0 and self.turn > 0
+
+    @property
+    def rounds_blocks(self) -> bool:
+        return self.round_sum is not None and not self.rounds_steps
 
     @property
     def size(self) -> int:
@@ -88,13 +97,17 @@ def emit_microkernel(
     f.clear(vec, flat, width)
     steps = _Steps(module, f, micro, cells)
     begin(f)
-    if micro.piece:
+    if micro.piece and not micro.rounds_blocks:
         _prefetch_sums(module, f, micro)
     if not micro.piece and micro.k <= micro.block:
         if micro.k * len(flat) <= 96:
             steps.emit("%A", "%B", "%P", micro.k)
         else:
             _Loop(f, micro, steps).run(micro.k)
+        if micro.rounds_blocks:
+            _add_rounded(f, micro, flat, flat)
+    elif micro.rounds_blocks:
+        _emit_rounded_blocks(f, micro, _Loop(f, micro, steps), flat)
     else:
         _emit_blocks(module, f, micro, _Loop(f, micro, steps), flat)
     finish(f, [[f.load(vec, cell, width) for cell in row] for row in cells])
@@ -170,6 +183,43 @@ def _emit_blocks(module: Module, f: Function, micro: MicrokernelSpec, loop: _Loo
             pairwise.keep(module, f, far_at, piece, types, cells, width)
             f.do("ret void")
             f.label(over)
+
+
+def _emit_rounded_blocks(f: Function, micro: MicrokernelSpec, loop: _Loop, cells: list[str]) -> None:
+    """Emit the blocks of a piece, each added to the rounded sums. The function returns unless all of k is done."""
+    vec, width, k, block = micro.vector, micro.lanes * micro.size, micro.k, micro.block
+    sums = "%T" if micro.piece else f.local(f"[{len(cells)} x {vec}]", width)
+    places = [f.offset(sums, n * width) for n in range(len(cells))]
+    with f.when(f.let("icmp eq i64 %at, 0", "c")) if micro.piece else nullcontext():
+        for place in places:
+            f.store(vec, "zeroinitializer", place, width)
+
+    def emit_block(steps: int) -> None:
+        f.clear(vec, cells, width)
+        loop.run(steps)
+        _add_rounded(f, micro, cells, places)
+
+    with f.loop(0, f.let(f"udiv i64 %kc, {block}") if micro.piece else k // block):
+        emit_block(block)
+    is_last = f.let(f"icmp eq i64 {f.add('%at', '%kc')}, {k}", "c") if micro.piece else ""
+    if k % block:
+        with f.when(is_last) if is_last else nullcontext():
+            emit_block(k % block)
+    if is_last:
+        with f.when(f.let(f"xor i1 {is_last}, true")):
+            f.do("ret void")
+            f.label(f.fresh_label("over"))
+    for cell, place in zip(cells, places, strict=True):
+        f.store(vec, f.load(vec, place, width), cell, width)
+
+
+def _add_rounded(f: Function, micro: MicrokernelSpec, cells: list[str], sums: list[str]) -> None:
+    """Add the sums of a block in ``cells`` to ``sums`` and round them. Both may be the same: then they are added to 0."""
+    assert micro.round_sum is not None
+    vec, width = micro.vector, micro.lanes * micro.size
+    for cell, place in zip(cells, sums, strict=True):
+        before = "zeroinitializer" if place == cell else f.load(vec, place, width)
+        f.store(vec, micro.round_sum(f, f.let(f"fadd {vec} {before}, {f.load(vec, cell, width)}")), place, width)
 
 
 class _Loop:
@@ -276,4 +326,6 @@ class _Steps:
     def _fma(self, x: str, y: str, z: str) -> str:
         if self.micro.dot:
             return self.micro.dot.emit(self.module, self.f, x, y, z)
-        return self.module.fma(self.f, self.micro.scalar, self.micro.lanes, x, y, z, self.micro.fma)
+        m = self.micro
+        total = self.module.fma(self.f, m.scalar, m.lanes, x, y, z, m.fma)
+        return m.round_sum(self.f, total) if m.round_sum is not None and m.rounds_steps else total

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import nan
 
-from weft.devices.cpu.emit.storage_formats import decode_through_half, goes_through_half, to_accumulator
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.storage_formats import cast, decode_through_half, goes_through_half, to_accumulator
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, splat_text, wide
 from weft.dtypes.formats import FLOAT32, FLOATS, Format
@@ -32,15 +35,17 @@ class Packer:
 
     per: numbers along k in a packed element: 1, or, of integers, four bytes or two 16-bit integers (see ``dot.py``). Such an
     element is a *unit*. rest: numbers in the last unit of k, 0 if it is whole. flip: whether the sign bits of bytes are flipped.
-    Strides are those of the source's numbers. has_halves: see ``ISA``.
+    Strides are those of the source's numbers. isa: if given, its conversion of halves is used. rounded, canonical: see
+    ``Operand``; they need isa.
     """
 
     def __init__(
         self, module: Module, source: Format, target: Format, lanes: int, per: int = 1, rest: int = 0, flip: bool = False,
-        has_halves: bool = False,
+        isa: ISA | None = None, rounded: Format | None = None, canonical: bool = False,
     ) -> None:
         self.module, self.source, self.lanes, self.per, self.rest, self.flip = module, source, lanes, per, rest, flip
-        self.through_half = has_halves and target is FLOAT32 and goes_through_half(source)
+        self.isa, self.target, self.rounded, self.canonical = isa, target, rounded, canonical
+        self.through_half = isa is not None and isa.has_halves and target is FLOAT32 and goes_through_half(source)
         self.size, self.size_in, self.size_out = source.bytes, source.bytes * per, target.bytes
         self.align = source.bytes if source in FLOATS else 1  # units may begin at any byte
         self.out = llvm_type(target)
@@ -59,8 +64,16 @@ class Packer:
     def convert(self, f: Function, value: str, n: int) -> str:
         """Convert n loaded numbers (0: a scalar) to the accumulator's type."""
         if self.through_half and n:
-            return decode_through_half(f, value, self.source, n)
-        return to_accumulator(f, value, self.source, self.out, n or None)
+            value = decode_through_half(f, value, self.source, n)
+        else:
+            value = to_accumulator(f, value, self.source, self.out, n or None)
+        if self.rounded is None and not self.canonical:
+            return value
+        assert self.isa is not None
+        o = Ops(f, self.module, self.isa, n or None)
+        if self.rounded is not None:
+            value = cast(o, cast(o, value, self.target, self.rounded), self.rounded, self.target)
+        return o.select(o.cmp("uno", self.out, value, value), self.out, o.c(self.out, nan), value) if self.canonical else value
 
     def _extend(self, f: Function, x: str, narrow: str, to: str, n: int) -> str:
         word = "sext" if self.source.kind == "signed" else "zext"
