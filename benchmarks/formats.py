@@ -25,7 +25,7 @@ import numpy as np
 from turns import about, chosen
 
 import weft as wf
-from weft.dtypes.api import fixed_dtype, float_dtype
+from weft import fixed_dtype, float_dtype
 
 try:
     import torch

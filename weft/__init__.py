@@ -32,7 +32,8 @@ _NAMES: dict[str, str] = {
         float8_e8m0fnu float8_e5m2 float8_e5m2fnuz float8_e4m3 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz
         float8_e3m4 float16 bfloat16 float32 float64 complex64 complex128
         csingle cdouble bool_ byte double half int_ intc intp long longlong short single
-        ubyte uint uintc uintp ulong ulonglong ushort dtype can_cast finfo iinfo isdtype result_type""",
+        ubyte uint uintc uintp ulong ulonglong ushort dtype can_cast finfo fixed_dtype float_dtype iinfo isdtype
+        result_type""",
     "weft.functions.elementwise.ufuncs": """
         abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh around asin asinh atan atan2
         atanh bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift

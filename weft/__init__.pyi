@@ -16,8 +16,9 @@ from weft.dtypes.api import (
     complex128 as complex128, csingle as csingle, cdouble as cdouble, bool_ as bool_, byte as byte, double as double,
     half as half, int_ as int_, intc as intc, intp as intp, long as long, longlong as longlong, short as short,
     single as single, ubyte as ubyte, uint as uint, uintc as uintc, uintp as uintp, ulong as ulong,
-    ulonglong as ulonglong, ushort as ushort, dtype as dtype, can_cast as can_cast, finfo as finfo, iinfo as iinfo,
-    isdtype as isdtype, result_type as result_type,
+    ulonglong as ulonglong, ushort as ushort, dtype as dtype, can_cast as can_cast, finfo as finfo,
+    fixed_dtype as fixed_dtype, float_dtype as float_dtype, iinfo as iinfo, isdtype as isdtype,
+    result_type as result_type,
 )
 from weft.functions.elementwise.ufuncs import (
     abs as abs, absolute as absolute, acos as acos, acosh as acosh, add as add, arccos as arccos, arccosh as arccosh,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.dtypes.api import fixed_dtype, float_dtype
+from weft import fixed_dtype, float_dtype
 from weft.dtypes.formats import FLOAT32, Format
 from weft.dtypes.parse import parse_dtype
 from weft.dtypes.rounding import MODES

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.dtypes.api import fixed_dtype, float_dtype
+from weft import fixed_dtype, float_dtype
 from weft.errors import DTypeError, ShapeError
 
 FORMATS = ["float4_e2m1fn", "float6_e3m2fn", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float16", "bfloat16"]

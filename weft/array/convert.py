@@ -14,7 +14,7 @@ from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, FLOATS, FROM_NUMPY, INEXACT, INT64, INTEGERS, UINT64, Format, promote, weak
 from weft.dtypes.parse import parse_any_byte_order, parse_dtype
-from weft.dtypes.rounding import convert_array
+from weft.dtypes.rounding import convert_array, rounded_number
 from weft.eager import implementations
 from weft.eager.apply import bind
 from weft.eager.materialise import read_array, read_number
@@ -172,8 +172,8 @@ def warn_of_overflow(value: Any, dtype: Format) -> None:
     except OverflowError:  # an integer beyond all floats: constant raises the error
         return
     with np.errstate(over="ignore"):
-        rounded = convert_array(np.asarray(float(value)), dtype.numpy)
-    if not np.isfinite(rounded):
+        rounded = rounded_number(float(value), dtype)
+    if not math.isfinite(rounded):
         outcome = "NaN" if dtype.finite else "infinite"
         warn(f"the number {value!r} overflows {dtype.name}, whose largest is {dtype.largest:g}: it becomes {outcome}")
 

@@ -706,11 +706,11 @@ class NumpyMethods(Methods, Cell):
 
     def tobytes(self, order: str = "C") -> bytes:
         """Return the content's bytes, row by row (or column by column: "F"); computes now."""
-        return self.numpy().tobytes(order)  # type: ignore[arg-type]
+        return materialise.read_array(self.node).tobytes(order)  # type: ignore[arg-type]
 
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
         """Write the content's bytes, or its numbers as text, to a file; computes now."""
-        self.numpy().tofile(fid, sep, format)
+        (self.numpy() if sep else materialise.read_array(self.node)).tofile(fid, sep, format)
 
     def view(self, dtype: Any = None, type: Any = None) -> Any:
         """Return a view of the same array; with a dtype, its bytes read as that dtype, which writes through too.

@@ -222,8 +222,9 @@ def is_nonzero(node: Node) -> Node:
 
 def _exp2(operation: Operation, x: Any) -> Node:
     node = as_node(x)
-    node = cast(node, to_float("", node.dtype)[1])
-    return bind(TABLE["pow"], constant(2, node.dtype), node)
+    dtype = to_float("", node.dtype)[1]
+    wide = dtype.computed if dtype.alone else dtype  # which has the number 2
+    return cast(bind(TABLE["pow"], constant(2, wide), cast(node, wide)), dtype)
 
 
 def _reciprocal(operation: Operation, x: Any) -> Node:

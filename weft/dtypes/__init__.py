@@ -19,4 +19,6 @@ def __getattr__(name: str) -> Any:
         api = importlib.import_module("weft.dtypes.api")
         if name in vars(api):
             return vars(api)[name]
+        if (made := api.find_made_dtype(name)) is not None:  # of a pickle
+            return made
     raise AttributeError(f"module 'weft.dtypes' has no attribute {name!r}")

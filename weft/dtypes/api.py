@@ -12,6 +12,7 @@ integers add up in float64, and Python floats in a list beside float64 are float
 from __future__ import annotations
 
 import builtins
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,9 +48,6 @@ bool_, byte, ubyte, short, ushort, half, single, double = bool, int8, uint8, int
 intc, int_, intp, long, longlong = int32, int64, int64, int64, int64
 uintc, uint, uintp, ulong, ulonglong = uint32, uint64, uint64, uint64, uint64
 dtype = np.dtype
-
-_NAMES = tuple(formats.EVERY)
-
 
 def float_dtype(
     exponent: int, mantissa: int, bias: int | None = None, *, infinities: builtins.bool = True, nans: Any = True,
@@ -95,11 +93,10 @@ def float_dtype(
     Examples
     --------
     >>> import weft as wf
-    >>> from weft.dtypes.api import float_dtype
-    >>> f = float_dtype(3, 2, infinities=False, nans=False, bias=4)
+    >>> f = wf.float_dtype(3, 2, infinities=False, nans=False, bias=4)
     >>> wf.array([0.3, 5.2, -100]).astype(f)
     array([  0.3125,   5.    , -14.    ], dtype=float_e3m2b4_finite)
-    >>> float_dtype(5, 10) is wf.float16
+    >>> wf.float_dtype(5, 10) is wf.float16
     True
     """
     where = f"float_dtype({exponent}, {mantissa})"
@@ -158,8 +155,7 @@ def fixed_dtype(bits: int, fraction: int) -> DType:
     Examples
     --------
     >>> import weft as wf
-    >>> from weft.dtypes.api import fixed_dtype
-    >>> wf.array([0.3, -1.26, 100]).astype(fixed_dtype(8, fraction=4))
+    >>> wf.array([0.3, -1.26, 100]).astype(wf.fixed_dtype(8, fraction=4))
     array([ 0.3125, -1.25  ,  7.9375], dtype=fixed8_4)
     """
     for value, name in ((bits, "bits"), (fraction, "fraction")):
@@ -168,6 +164,14 @@ def fixed_dtype(bits: int, fraction: int) -> DType:
     if not 2 <= bits <= 53 or not -100 <= fraction <= 140:
         raise DTypeError(f"fixed_dtype: bits={bits} must be from 2 to 53, and fraction={fraction} from -100 to 140")
     return CLASSES[formats.fixed_format(bits, fraction)]
+
+
+def find_made_dtype(name: str) -> DType | None:
+    """Return the dtype that a name describes, if it is that of a user's dtype."""
+    try:
+        return CLASSES[formats.named(name)]
+    except (KeyError, ValueError):
+        return None
 
 
 def as_dtype(dtype: Any) -> np.dtype:
@@ -221,7 +225,7 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     >>> promote(int64, float32)
     dtype('float32')
     """
-    return formats.promote(parse_any_byte_order(a), parse_any_byte_order(b)).numpy
+    return public_dtype(formats.promote(parse_any_byte_order(a), parse_any_byte_order(b)))
 
 
 def compared(a: np.dtype, b: np.dtype) -> np.dtype:
@@ -231,7 +235,7 @@ def compared(a: np.dtype, b: np.dtype) -> np.dtype:
     ----------
     a, b : dtype
     """
-    return formats.compared(parse_any_byte_order(a), parse_any_byte_order(b)).numpy
+    return public_dtype(formats.compared(parse_any_byte_order(a), parse_any_byte_order(b)))
 
 
 def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
@@ -241,7 +245,7 @@ def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
     ----------
     kind : bool, int, float or complex
     """
-    return formats.weak_compared(kind, parse_dtype(dtype)).numpy
+    return public_dtype(formats.weak_compared(kind, parse_dtype(dtype)))
 
 
 def same_kind(source: np.dtype, target: np.dtype) -> Any:
@@ -272,17 +276,17 @@ def weak(kind: type, dtype: np.dtype) -> np.dtype:
     ----------
     kind : bool, int, float or complex
     """
-    return formats.weak(kind, parse_dtype(dtype)).numpy
+    return public_dtype(formats.weak(kind, parse_dtype(dtype)))
 
 
 def floating(dtype: np.dtype) -> np.dtype:
     """Return the dtype of true division, means and roots: ``dtype`` itself if it is float or complex, else the default float."""
-    return formats.floating(parse_dtype(dtype)).numpy
+    return public_dtype(formats.floating(parse_dtype(dtype)))
 
 
 def summed(dtype: np.dtype) -> np.dtype:
     """Return the dtype of a sum or product: int64 or uint64 for integers and bool, as in NumPy, else ``dtype`` itself."""
-    return formats.summed(parse_dtype(dtype)).numpy
+    return public_dtype(formats.summed(parse_dtype(dtype)))
 
 
 def result_type(*operands: Any) -> np.dtype:
@@ -311,7 +315,7 @@ def result_type(*operands: Any) -> np.dtype:
         result = parse_dtype(type(x)) if result is None else formats.weak(type(x), result)
     if result is None:
         raise DTypeError("result_type needs at least one array, dtype or number")
-    return result.numpy
+    return public_dtype(result)
 
 
 _PYTHON = (int, float, builtins.bool, complex)
@@ -339,23 +343,23 @@ def can_cast(from_: Any, to: Any, casting: str | None = None) -> Any:
     >>> wf.can_cast(wf.int8, wf.int32), wf.can_cast(wf.float32, wf.int32)
     (True, False)
     """
-    source, target = format_of(from_).numpy, parse_any_byte_order(to).numpy
+    source, target = format_of(from_), parse_any_byte_order(to)
     if casting is not None:
         if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
             raise ValueError(f"can_cast: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
-        if builtins.bool({source, target} & {bfloat16.dtype}):
-            wider = casting in ("safe", "same_kind") and promote(source, target) == target
-            return casting == "unsafe" or source == target or wider
-        return builtins.bool(np.can_cast(source, target, casting))  # type: ignore[arg-type]
+        if formats.BFLOAT16 in (source, target) or source.custom or target.custom:  # NumPy does not know them
+            wider = {"safe": formats.holds(target, source), "same_kind": formats.same_kind(source, target)}
+            return casting == "unsafe" or source is target or wider.get(casting, False)
+        return builtins.bool(np.can_cast(source.numpy, target.numpy, casting))  # type: ignore[arg-type]
     try:
-        return promote(source, target) == target
-    except DTypeError:  # 8-bit floats do not promote to others
-        return False
+        return formats.promote(source, target) is target
+    except DTypeError:  # small floats do not promote to others
+        return formats.holds(target, source)
 
 
-_KINDS: dict[str, tuple[np.dtype, ...]] = {
-    "bool": (bool.dtype,), "signed integer": SIGNED, "unsigned integer": UNSIGNED, "integral": SIGNED + UNSIGNED,
-    "real floating": FLOATS, "complex floating": COMPLEX, "numeric": SIGNED + UNSIGNED + FLOATS + COMPLEX,
+_KINDS: dict[str, tuple[str, ...]] = {
+    "bool": ("bool",), "signed integer": ("signed",), "unsigned integer": ("unsigned",), "integral": ("signed", "unsigned"),
+    "real floating": ("float",), "complex floating": ("complex",), "numeric": ("signed", "unsigned", "float", "complex"),
 }
 
 
@@ -383,12 +387,12 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
-    numpy_dtype = parse_any_byte_order(dtype).numpy
+    form = parse_any_byte_order(dtype)
     if isinstance(kind, str) and kind in _KINDS:
-        return numpy_dtype in _KINDS[kind]
-    if isinstance(kind, str) and kind not in _NAMES:
+        return form.kind in _KINDS[kind]
+    if isinstance(kind, str) and kind not in formats.EVERY:
         raise DTypeError(f"isdtype: unknown kind {kind!r}; known are {', '.join(map(repr, _KINDS))}")
-    return numpy_dtype == parse_any_byte_order(kind).numpy
+    return form is parse_any_byte_order(kind)
 
 
 def finfo(dtype: Any) -> Any:
@@ -412,20 +416,23 @@ def finfo(dtype: Any) -> Any:
     >>> float(wf.finfo(wf.float32).eps)
     1.1920928955078125e-07
     """
-    numpy_dtype = format_of(type(dtype) if type(dtype) in _PYTHON else dtype).numpy
-    if not is_inexact(numpy_dtype):
-        raise DTypeError(f"finfo: {numpy_dtype.name} is not a float dtype; use iinfo")
-    return Limits(FROM_NUMPY[numpy_dtype].part.numpy)
+    form = format_of(type(dtype) if type(dtype) in _PYTHON else dtype)
+    if form not in formats.INEXACT:
+        raise DTypeError(f"finfo: {form.name} is not a float dtype; use iinfo")
+    return Limits(form.part.numpy)
 
 
 def _limits(form: Format) -> SimpleNamespace:
     """Return the limits of a user's format under the names of NumPy's finfo."""
-    unit, tiny = 2.0**-form.mantissa, form.smallest_normal
-    if form.special == "fixed":
+    unit, tiny, fixed = 2.0**-form.mantissa, form.smallest_normal, form.special == "fixed"
+    if fixed:
         unit = tiny = tiny * unit
+    precision = int(form.mantissa * math.log10(2))
     return SimpleNamespace(
-        bits=form.bits, eps=unit, epsneg=unit / 2, max=form.largest, min=-form.largest, nexp=form.exponent, nmant=form.mantissa,
-        smallest_normal=tiny, tiny=tiny, smallest_subnormal=tiny * unit if form.subnormals and form.special != "fixed" else tiny,
+        bits=form.bits, eps=unit, epsneg=unit if fixed else unit / 2, max=form.largest, min=form.lowest, nmant=form.mantissa,
+        nexp=form.exponent, iexp=form.exponent, machep=math.frexp(unit)[1] - 1, negep=math.frexp(unit)[1] - 1 - (not fixed),
+        minexp=math.frexp(tiny)[1] - 1, maxexp=math.frexp(form.largest)[1], precision=precision, resolution=10.0**-precision,
+        smallest_normal=tiny, tiny=tiny, smallest_subnormal=tiny * unit if form.subnormals and not fixed else tiny,
     )
 
 

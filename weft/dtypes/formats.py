@@ -89,6 +89,11 @@ class Format:
         return self.special != "ieee"
 
     @property
+    def has_ordered_bits(self) -> bool:
+        """Whether the bits of a float's positive numbers, counted up, are those of the next number."""
+        return self.bits == 8 * self.bytes and self.special not in ("fnuz", "scale", "fixed") and self.subnormals
+
+    @property
     def integer(self) -> Format:
         """The signed integer format of the same size, for views of the bits."""
         return next(f for f in formats_of_kind("signed") if f.bits == 8 * self.bytes)
@@ -96,7 +101,8 @@ class Format:
     @property
     def least(self) -> float | int:
         """The smallest value, including infinities."""
-        return {"float": -self.greatest, "signed": -(1 << self.bits - 1), "unsigned": 0, "bool": False}[self.kind]
+        smallest = -np.inf if self.special == "ieee" else self.lowest
+        return {"float": smallest, "signed": -(1 << self.bits - 1), "unsigned": 0, "bool": False}[self.kind]
 
     @property
     def greatest(self) -> float | int:
@@ -111,6 +117,11 @@ class Format:
         if not field and self.special != "scale":  # subnormal
             return digits * 2.0 ** (1 - self.bias - self.mantissa)
         return (1 + digits * 2.0**-self.mantissa) * 2.0 ** (field - self.bias)
+
+    @property
+    def lowest(self) -> float:
+        """The smallest finite number of a float. Fixed-point formats have one more number below zero than above."""
+        return -self.largest - (2.0 ** (1 - self.bias - self.mantissa) if self.special == "fixed" else 0)
 
     @property
     def smallest_normal(self) -> float:
@@ -350,7 +361,7 @@ def _promotion_error(a: Format, b: Format) -> Exception:
     one, other = (a, b) if a.alone else (b, a)
     common = f"astype('{FLOAT32 if other.alone else other}')"
     return errors.DTypeError(
-        f"{a} and {b} do not mix: floats of 8 bits and fewer become other floats only where that is asked for. Cast the {one} "
+        f"{a} and {b} do not mix: {one} becomes another float only where that is asked for. Cast the {one} "
         f"operand with {common}{', and the other' if other.alone else ''}, or what meets it with astype('{one}')."
     )
 

@@ -34,6 +34,7 @@ class DType(type):
     """
 
     dtype: Any
+    type: Any
     cell: np.dtype  # of a user's format: what NumPy sees of it
     name: str
 
@@ -88,7 +89,8 @@ def _make_class(format: Format) -> DType:
     """Return the class of a format's scalars. That of a user's format is its dtype, too; ``cell`` is what NumPy sees."""
     scalar_class = DType(format.name, (), {"dtype": format.numpy, "__module__": "weft.dtypes", "__slots__": ()})
     if format.custom:
-        scalar_class.dtype, scalar_class.cell, scalar_class.name = scalar_class, format.numpy, format.name
+        scalar_class.dtype = scalar_class.type = scalar_class
+        scalar_class.cell, scalar_class.name = format.numpy, format.name
     if format.kind in _NUMBERS:
         _NUMBERS[format.kind].register(scalar_class)
     return scalar_class

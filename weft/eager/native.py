@@ -58,7 +58,7 @@ class NativeElementwise:
     def offer(self, op: Primitive, dtypes: tuple[Format, ...], function: Callable[..., None]) -> None:
         """Use a new elementwise function if it computes this operation."""
         dtype, work = dtypes[0], _WORK[0]
-        if work is None or len(dtypes) != self.arity or dtypes[-1] is not dtype:
+        if work is None or len(dtypes) != self.arity or dtypes[-1] is not dtype or dtype.custom:
             return
         result = self.result_dtype(op, dtype)
         if result is not None:

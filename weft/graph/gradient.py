@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from weft.dtypes.formats import INEXACT
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape, topological_order
-from weft.graph.primitives.call import broadcast_to, call, full, reshape
+from weft.graph.primitives.call import broadcast_to, call, cast, full, reshape
 from weft.graph.primitives.common import zero_vjp
 from weft.graph.source_lines import ORIGIN, derived_line, keep_origin
 
@@ -104,11 +104,22 @@ def pull_back(node: Node, cotangent: Node | Cotangents) -> tuple[Node | None, ..
     """Return the derivative of ``node * cotangent`` by each operand, not yet summed over broadcast dimensions; None is zero."""
     op = node.op
     if op.vjp is not None:
+        if op.kind == "elementwise" and any([i.dtype.alone for i in (node, *node.inputs)]):
+            return _pull_back_wide(node, cotangent)
         return op.vjp(cotangent, node, *node.inputs, **node.params)
     if op.compose is None:
         raise TypeError(f"grad: {op.name} of {node.dtype.name}{list(node.shape)} has no derivative.")
     assert isinstance(cotangent, Node)
     return _composed_vjp(op.compose(*node.inputs, **node.params), cotangent, node.inputs)
+
+
+def _pull_back_wide(node: Node, cotangent: Node | Cotangents) -> tuple[Node | None, ...]:
+    """Return the derivatives of an operation on small floats, computed in their register format and rounded once: the formats
+    need not have the numbers of the rule, such as 2."""
+    assert isinstance(cotangent, Node) and node.op.vjp is not None
+    g, out, *wide = [cast(x, x.dtype.computed) if x.dtype.alone else x for x in (cotangent, node, *node.inputs)]
+    parts = node.op.vjp(g, out, *wide, **node.params)
+    return tuple([None if p is None else cast(p, i.dtype) for p, i in zip(parts, node.inputs, strict=True)])
 
 
 def _composed_vjp(result: Node, cotangent: Node, operands: tuple[Node, ...]) -> tuple[Node | None, ...]:

@@ -11,6 +11,7 @@ from weft.array import Array, wrap
 from weft.dtypes.formats import FLOATS
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import arange, asarray, zeros
+from weft.functions.dtype_info.half_precision import to_compute_dtype
 from weft.functions.elementwise.ufuncs import exp, stop_gradient
 from weft.functions.indexing.where import where
 from weft.functions.random.state import open_words
@@ -142,9 +143,7 @@ def compute_attention_and_weights(
 ) -> tuple[Array, Array]:
     """Return (result, weights), computed with all scores stored; masks as in :func:`compute_attention`."""
     check_probability(name, dropout_p, "dropout_p")
-    dtype = query.dtype
-    if dtype.itemsize < 4:
-        query, key, value = (a.astype(FLOAT32) for a in (query, key, value))
+    dtype, (query, key, value) = query.dtype, map(to_compute_dtype, (query, key, value))
     scores = query @ key.mT * (1.0 / math.sqrt(query.shape[-1]) if scale is None else scale)
     allowed: Any = None
     if is_causal:

@@ -25,8 +25,8 @@ def _standardise(x: Array, axes: tuple[int, ...], eps: float) -> Array:
 
 def _affine(y: Array, weight: Array | None, bias: Array | None, shape: tuple[int, ...]) -> Array:
     if weight is not None:
-        y = y * weight.reshape(shape)
-    return y if bias is None else y + bias.reshape(shape)
+        y = y * to_compute_dtype(weight).reshape(shape)
+    return y if bias is None else y + to_compute_dtype(bias).reshape(shape)
 
 
 def _channel_shape(name: str, x: Array, *parameters: Array | None) -> tuple[int, ...]:
@@ -78,8 +78,9 @@ def batch_norm(
     shape = _channel_shape("batch_norm", x, running_mean, running_var, weight, bias)
     wide = to_compute_dtype(x)
     if not training and running_mean is not None and running_var is not None:
-        scale = 1.0 / sqrt(running_var + eps)
-        return to_storage_dtype(_affine((wide - running_mean.reshape(shape)) * scale.reshape(shape), weight, bias, shape), x)
+        scale = 1.0 / sqrt(to_compute_dtype(running_var) + eps)
+        centred = wide - to_compute_dtype(running_mean).reshape(shape)
+        return to_storage_dtype(_affine(centred * scale.reshape(shape), weight, bias, shape), x)
     count = x.size // x.shape[1] if x.shape[1] else 0
     if count < 2:
         raise ShapeError(f"batch_norm: x {x.shape} has {count} value per channel; the variance needs two or more")
@@ -89,7 +90,7 @@ def batch_norm(
     var = (centred * centred).mean(axis=axes)
     if training and running_mean is not None and running_var is not None:
         for running, new in ((running_mean, mean), (running_var, var * (count / (count - 1)))):
-            running[...] = running * (1.0 - momentum) + stop_gradient(new) * momentum
+            running[...] = to_compute_dtype(running) * (1.0 - momentum) + stop_gradient(new) * momentum
     return to_storage_dtype(_affine(centred / sqrt(var + eps).reshape(shape), weight, bias, shape), x)
 
 

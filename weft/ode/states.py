@@ -70,7 +70,7 @@ def lay_out(y0: Any) -> tuple[Layout, Array]:
     dtype = nodes[0].dtype
     for node in nodes:
         dtype = promote(dtype, node.dtype)
-    if dtype.bytes < 4:
+    if dtype.narrow:
         raise DTypeError(f"solve: y0 is {dtype.name}, whose steps would be too coarse: cast it with astype('float32')")
     layout = Layout(structure, tuple([n.shape for n in nodes]), tuple([n.dtype for n in nodes]), dtype)
     return layout, layout.pack([wrap(n) for n in nodes])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from weft.array import Array, wrap
+from weft.functions.dtype_info.half_precision import to_compute_dtype
 from weft.functions.elementwise.compositions import clip
 from weft.functions.elementwise.ufuncs import maximum
 from weft.functions.support.arguments import norm_root
@@ -36,7 +35,7 @@ def global_norm(gradients: Any) -> Array:
     total: Any = 0.0
     for leaf in {id(leaf): leaf for leaf in flatten_value(gradients)[0]}.values():  # a shared parameter's counts once
         if isinstance(leaf, Array):
-            wide = leaf if leaf.dtype.itemsize >= 4 else leaf.astype(np.dtype(np.float32))
+            wide = to_compute_dtype(leaf)
             total = total + (wide * wide).sum()
     if not isinstance(total, Array):
         raise ValueError("global_norm: the gradients hold no array")

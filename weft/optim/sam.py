@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array
+from weft.functions.dtype_info.half_precision import to_compute_dtype
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.optim.array_writes import write_together
 from weft.optim.clipping import global_norm
@@ -91,10 +92,11 @@ class SAM(Optimizer):
         gradient_at: Callable[[], Any],
     ) -> None:
         original = {name: p.copy() for name, p in parameters.items()}
-        units: dict[str, Any] = {name: absolute(p) if self.adaptive else 1.0 for name, p in original.items()}
-        factor = self.rho / (global_norm({name: unit * slopes[name] for name, unit in units.items()}) + 1e-12)
-        climb = {name: factor * unit * unit * slopes[name] for name, unit in units.items()}
-        write_together([(p, original[name] + climb[name]) for name, p in parameters.items()])
+        wide = {name: to_compute_dtype(p) for name, p in original.items()}
+        units: dict[str, Any] = {name: absolute(p) if self.adaptive else 1.0 for name, p in wide.items()}
+        steps = {name: unit * to_compute_dtype(slopes[name]) for name, unit in units.items()}
+        factor = self.rho / (global_norm(steps) + 1e-12)
+        write_together([(p, wide[name] + factor * units[name] * steps[name]) for name, p in parameters.items()])
         try:
             slopes_there = gradient_at()
         finally:

@@ -170,7 +170,8 @@ def _fold_in_numpy(method: str, operation: Operation, value: Node, **options: An
     like = FLOAT32 if value.dtype not in INEXACT and form is FLOAT32 else None
     if like is not None:
         value = cast(value, FLOAT64)
-    return arguments.from_numpy(_numpy_method(method, operation)(wrap(value).numpy(), **options), like).node
+    result = arguments.from_numpy(_numpy_method(method, operation)(wrap(value).numpy(), **options), like).node
+    return cast(result, value.dtype) if value.dtype.custom and result.dtype is value.dtype.computed else result
 
 
 def _combine(operation: Operation, x: Node, y: Node) -> Node:
@@ -473,7 +474,7 @@ def round(a: Any, decimals: int = 0, out: Array | None = None) -> Array:
     if value.dtype not in FLOATS:
         return wrap_result(_round_integers(value, -decimals) if decimals < 0 else value, out, "round")
     dtype, digits = value.dtype, builtins.min(builtins.abs(decimals), 400)  # float64 ends at 10**308
-    form = dtype if 10**digits <= dtype.largest else dtype.computed
+    form = dtype if 10**digits <= dtype.largest and not dtype.alone else dtype.computed
     if 10**digits > form.largest:  # beyond all digits of this dtype
         return wrap_result(value if decimals > 0 else op("multiply", value, number(0, dtype)), out, "round")
     scale = number(10.0**digits, form)

@@ -417,7 +417,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     line = wrap(_coefficients("polyder", p))
     for _ in range(min(arguments.count_from_zero(m, "polyder", "m", ValueError), line.size)):
         powers = np.arange(line.size - 1, 0, -1)
-        line = line[:-1] * (powers if DEFAULT.wide or line.dtype.kind in "biu" else powers.astype(line.dtype))
+        line = line[:-1] * (powers if DEFAULT.wide or line.dtype.kind in "biu" else asarray(powers, dtype=line.dtype))
     return _wrap_like(line, p)
 
 
@@ -453,7 +453,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     for c in constants[:count]:
         line = wrap(floating(line.node))
         powers = np.arange(line.size, 0, -1)
-        line = line / (powers if DEFAULT.wide else powers.astype(line.dtype))
+        line = line / (powers if DEFAULT.wide else asarray(powers, dtype=line.dtype))
         form = complex_format(line.node.dtype) if isinstance(c, complex) else line.node.dtype
         line = concat([line, wrap(number(c, form)).reshape(1)])
     return _wrap_like(line, p)
@@ -687,7 +687,7 @@ class poly1d:  # noqa: N801  NumPy's name
         line = arguments.read_now(self.coeffs, "poly1d")
         line = np.concatenate([np.zeros(max(power - self.order, 0), line.dtype), line])
         line[line.size - 1 - power] = value
-        self.coeffs = asarray(line)
+        self.coeffs = asarray(line, dtype=self.coeffs.dtype)
 
     def __len__(self) -> int:
         return self.order

@@ -204,9 +204,15 @@ UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
 
 
 def _unique(x: Any, function: str, **options: Any) -> Any:
-    content = wrap(node(x, function, "ar" if function == "unique" else "x")).numpy()
-    result = np.unique(content, **options)  # type: ignore[call-overload]
-    return tuple(wrap(numpy_node(f)) for f in result) if isinstance(result, tuple) else wrap(numpy_node(result))
+    value = node(x, function, "ar" if function == "unique" else "x")
+    result = np.unique(_read_sortable(value), **options)  # type: ignore[call-overload]
+    elements, *more = map(numpy_node, result if isinstance(result, tuple) else (result,))
+    return (wrap(cast(elements, value.dtype)), *map(wrap, more)) if more else wrap(cast(elements, value.dtype))
+
+
+def _read_sortable(value: Node) -> np.ndarray:
+    """Return the content in a format that NumPy sorts: it puts NaN of small floats anywhere, and has no formats of users."""
+    return wrap(cast(value, value.dtype.computed)).numpy()
 
 
 def unique(
@@ -404,7 +410,8 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
 def _read_operands(function: str, a: Any, b: Any) -> tuple[Any, Any]:
     """Return both arrays, flattened, with the precision in which they are compared."""
     x, y = (
-        arguments.read_now(n, function, name).reshape(-1) for n, name in zip(lossless_operands(a, b), ("ar1", "ar2"), strict=True)
+        _read_sortable(node(n, function, name)).reshape(-1)
+        for n, name in zip(lossless_operands(a, b), ("ar1", "ar2"), strict=True)
     )
     return x, y
 
@@ -437,7 +444,7 @@ def union1d(ar1: Any, ar2: Any) -> Array:
     [1, 2, 3]
     """
     x, y = promote_operands(ar1, ar2)
-    return arguments.from_numpy(np.union1d(wrap(x).numpy(), wrap(y).numpy()))
+    return wrap(cast(arguments.from_numpy(np.union1d(_read_sortable(x), _read_sortable(y))).node, x.dtype))
 
 
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:

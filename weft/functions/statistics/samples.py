@@ -169,6 +169,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     value = node(f, "gradient", "f")
     _refuse_bools("gradient", "f", value)
     value = floating(value)
+    dtype, value = value.dtype, cast(value, value.dtype.computed) if value.dtype.alone else value
     requested = range(len(value.shape)) if axis is None else to_tuple(axis)
     arguments.axis_tuple(tuple(requested), len(value.shape), "gradient")  # raises for an axis that is missing or named twice
     axes = tuple(arguments.axis_index(a, len(value.shape), "gradient") for a in requested)
@@ -177,7 +178,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if edge_order not in (1, 2):
         raise ValueError(f"gradient: edge_order={edge_order!r} must be 1 or 2")
     spacings = varargs if len(varargs) == len(axes) else (varargs or (1.0,)) * len(axes)
-    slopes = tuple(_slopes_along(value, h, a, edge_order) for h, a in zip(spacings, axes, strict=True))
+    slopes = tuple(wrap(cast(_slopes_along(value, h, a, edge_order).node, dtype)) for h, a in zip(spacings, axes, strict=True))
     return slopes[0] if len(axes) == 1 else slopes
 
 
@@ -251,8 +252,11 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     extent = value.shape[axis]
     if not extent:
         return sum(wrap(floating(value)), axis)
+    dtype, value = floating(value).dtype, cast(value, value.dtype.computed) if value.dtype.alone else value
+    width = width.astype(dtype.computed) if dtype.alone and isinstance(width, Array) else width
     high, low = (wrap(slice_node(value, axis, *ends)) for ends in ((1, extent), (0, extent - 1)))
-    return sum(width * (high + low) / 2.0, axis)
+    result = sum(width * (high + low) / 2.0, axis)
+    return result.astype(dtype) if dtype.alone else result
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Array:
@@ -789,6 +793,10 @@ def _quantiles(
     if weights is not None and method != "inverted_cdf":
         raise ValueError(f"{function}: weights= needs method='inverted_cdf', not {method!r}")
     form = node(x, function, "a").dtype
+    if form.alone:
+        wide = wrap(cast(node(x, function, "a"), form.computed))
+        result = _quantiles(function, wide, q, axis, None, method, keepdims, scale, skip, weights)
+        return arguments.wrap_result(cast(result.node, form), out, function)
     if form in COMPLEX:
         raise DTypeError(f"{function}: a is {form}, and complex numbers have no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
     fractions = _fractions(function, q, scale)
@@ -894,7 +902,8 @@ def percentile(
 def _median(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: bool = False) -> Array:
     rows, lead, kept = _sorted_rows(function, a, axis)
     n = rows.shape[-1]
-    wide = arguments.accumulation_format(rows.node.dtype, out).numpy
+    form = arguments.accumulation_format(rows.node.dtype, out)
+    wide = form.computed if form.alone else form
     if not n:
         arguments.warn_of_empty_mean(function, node(a, function).shape, n)
         middle = wrap(op("broadcast_to", node(np.nan, function), shape=lead)).astype(rows.dtype)
@@ -903,7 +912,7 @@ def _median(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: b
         ends: Any = (last // 2, (last + 1) // 2)
         low, high = (take_along_axis(rows, k, axis=-1)[..., 0] if skip else rows[..., k] for k in ends)
         end = rows[..., 0] if skip else rows[..., -1]
-        middle = where(isnan(end), end, where(low == high, low, low.astype(wide) / 2 + high.astype(wide) / 2))
+        middle = where(isnan(end), end, where(low == high, low, (low.astype(wide) / 2 + high.astype(wide) / 2).astype(form)))
     result: Node = middle.node
     return arguments.wrap_result(reshape_node(result, kept if keepdims else lead), out, function)
 

@@ -12,19 +12,21 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, wrap_array
-from weft.dtypes.formats import DEFAULT
+from weft.array.convert import numpy_node
+from weft.dtypes.formats import DEFAULT, FLOAT64, Format
 from weft.dtypes.parse import check_like, parse_any_byte_order, stored
+from weft.dtypes.rounding import in_dtype
 from weft.errors import DTypeError, name_numpy_errors
-from weft.functions.support.arguments import check_int, from_numpy, node, read_now, unbound
+from weft.functions.support.arguments import check_int, node, read_now, unbound
 from weft.process.docstrings import complete_module
 
 
 def _read_storable(function: str, x: Any, argument: str) -> np.ndarray:
-    """Return the content of an argument. bfloat16 and 8-bit floats are refused: NumPy's files have no name for them."""
-    content = read_now(x, function, argument)
-    if content.dtype.isbuiltin != 1:
-        raise DTypeError(f"{function}: NumPy's files have no {content.dtype}; cast with .astype('float32'), or use wf.io.save")
-    return content
+    """Return the content of an argument. bfloat16, small floats and users' formats have no name in NumPy's files."""
+    value = node(x, function, argument)
+    if value.dtype.numpy.isbuiltin != 1:
+        raise DTypeError(f"{function}: NumPy's files have no {value.dtype}; cast with .astype('float32'), or use wf.io.save")
+    return read_now(value, function, argument)
 
 
 def _check_file(
@@ -231,12 +233,21 @@ def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N80
 def _read_text(
     function: str, read: Any, error: type[Exception], fname: Any, dtype: Any, *args: Any, like: Any = None, **kwargs: Any,
 ) -> Any:
-    numpy_dtype = (DEFAULT.real if dtype is None else parse_any_byte_order(dtype)).numpy
+    form = DEFAULT.real if dtype is None else parse_any_byte_order(dtype)
     _check_file(fname, function, "fname", error, lines=True)
     check_like(like, function)
-    result = read(fname, numpy_dtype, *args, **kwargs)
+    result = read(fname, _parsed_dtype(form), *args, **kwargs)
     is_unpacked = kwargs.get("unpack") and isinstance(result, list | tuple)
-    return tuple(wrap_array(node(x, function)) for x in result) if is_unpacked else wrap_array(node(result, function))
+    return tuple(_wrap_parsed(x, form) for x in result) if is_unpacked else _wrap_parsed(result, form)
+
+
+def _parsed_dtype(form: Format) -> np.dtype:
+    """Return the dtype in which NumPy parses numbers of a format: float64 for those that it does not parse."""
+    return form.numpy if form.numpy.isbuiltin == 1 else FLOAT64.numpy
+
+
+def _wrap_parsed(numbers: np.ndarray, form: Format) -> Array:
+    return wrap_array(numpy_node(in_dtype(np.asarray(numbers), form.numpy)))
 
 
 def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -349,7 +360,10 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     check_like(like, "fromfile")
     _check_file(file, "fromfile")
     with name_numpy_errors("fromfile"):
-        return wrap_array(node(np.fromfile(file, stored(dtype), _limit_to_file(file, count), sep, offset), "fromfile"))
+        form = parse_any_byte_order(dtype)
+        numpy_dtype = _parsed_dtype(form) if sep and form.numpy.isbuiltin != 1 else stored(dtype)
+        elements = np.fromfile(file, numpy_dtype, _limit_to_file(file, count), sep, offset)
+    return _wrap_parsed(elements, form) if sep else wrap_array(node(elements, "fromfile"))
 
 
 def _limit_to_file(file: Any, count: int) -> int:
@@ -381,12 +395,13 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, lik
     check_like(like, "fromstring")
     if not sep:
         raise ValueError("fromstring: sep must not be empty; wf.frombuffer reads bytes")
-    numpy_dtype = (DEFAULT.real if dtype is None else parse_any_byte_order(dtype)).numpy
+    form = DEFAULT.real if dtype is None else parse_any_byte_order(dtype)
+    numpy_dtype = _parsed_dtype(form)
     with name_numpy_errors("fromstring"):
         numbers = np.fromstring(string, numpy_dtype, min(count, len(string)), sep=sep)
         if count > 0 and (have := _count_numbers(string, numpy_dtype, sep)) < count:  # NumPy would return uninitialised memory
             raise ValueError(f"string has {have} numbers, fewer than count={count}")
-    return wrap_array(node(numbers, "fromstring"))
+    return _wrap_parsed(numbers, form)
 
 
 def _count_numbers(string: str, dtype: np.dtype, sep: str) -> float:
@@ -415,16 +430,17 @@ def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Arr
     [0, 1, 4]
     """
     check_like(like, "fromiter")
-    numpy_dtype = parse_any_byte_order(dtype).numpy
+    form = parse_any_byte_order(dtype)
+    numpy_dtype = _parsed_dtype(form)
     try:
         if count == -1:
-            return from_numpy(np.fromiter(iter, numpy_dtype))
+            return _wrap_parsed(np.fromiter(iter, numpy_dtype), form)
         if count < 0 or not hasattr(type(iter), "__iter__"):
-            return from_numpy(np.fromiter(iter, numpy_dtype, count))  # raises the error
+            return _wrap_parsed(np.fromiter(iter, numpy_dtype, count), form)  # raises the error
         elements = np.fromiter(islice(iter, count), numpy_dtype)  # with count, NumPy would allocate all elements first
         if len(elements) < count:
             raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(elements)} items")
-        return from_numpy(elements)
+        return _wrap_parsed(elements, form)
     except (TypeError, ValueError) as error:
         raise type(error)(f"fromiter: {error}") from None
 

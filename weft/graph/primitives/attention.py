@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, FLOATS, UINT64, Format
+from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, UINT64, Format
+from weft.dtypes.rounding import convert_array
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives import attention_composition as composition
@@ -113,8 +114,9 @@ def _scores_and_dropout(
 
 
 def _wide(arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    """Return floats of one or two bytes as float32. Wider ones, which tests use, are not converted."""
-    return tuple([a.astype(np.float32) if a.dtype.itemsize <= 2 and a.dtype.kind in "fV" else a for a in arrays])
+    """Return storage-only floats in their register format. Wider ones, which tests use, are not converted."""
+    formats = [FROM_NUMPY.get(a.dtype) for a in arrays]
+    return tuple([a if f is None else convert_array(a, f.computed.numpy) for a, f in zip(arrays, formats, strict=True)])
 
 
 def _reference(*arrays: np.ndarray, result: str, scale: float, causal: bool, keep: float | None) -> np.ndarray:
@@ -129,7 +131,7 @@ def _reference(*arrays: np.ndarray, result: str, scale: float, causal: bool, kee
         if result == "lse":
             return np.where(total == 0, 0, top + np.log(np.where(total == 0, 1, total)))[..., 0].astype(q.dtype)
         weights = e / np.where(total == 0, 1, total).astype(q.dtype)
-        return ((weights if dropped is None else weights * dropped) @ v).astype(dtype)
+        return convert_array((weights if dropped is None else weights * dropped) @ v, dtype)
 
 
 def _gradient_reference(*arrays: np.ndarray, result: str, scale: float, causal: bool, keep: float | None) -> np.ndarray:
@@ -139,13 +141,14 @@ def _gradient_reference(*arrays: np.ndarray, result: str, scale: float, causal: 
         scores, dropped = _scores_and_dropout(q, k, tuple(rest), scale, causal, keep)
         weights = np.exp(scores - lse[..., None])
         if result == "value":
-            return _sum_to(np.swapaxes(weights if dropped is None else weights * dropped, -1, -2) @ g, v.shape).astype(dtype)
+            kept = weights if dropped is None else weights * dropped
+            return convert_array(_sum_to(np.swapaxes(kept, -1, -2) @ g, v.shape), dtype)
         through = g @ np.swapaxes(v, -1, -2)
         ds = weights * ((through if dropped is None else through * dropped) - delta[..., None])
         if causal:
             ds = np.where(np.tri(*ds.shape[-2:]) > 0, ds, 0)
         ds = (ds * q.dtype.type(scale)).astype(q.dtype)
-        return (ds @ k).astype(dtype) if result == "query" else _sum_to(np.swapaxes(ds, -1, -2) @ q, k.shape).astype(dtype)
+        return convert_array(ds @ k if result == "query" else _sum_to(np.swapaxes(ds, -1, -2) @ q, k.shape), dtype)
 
 
 def _sum_to(x: np.ndarray, shape: Shape) -> np.ndarray:

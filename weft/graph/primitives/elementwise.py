@@ -159,7 +159,7 @@ def _bitcast_rule(x: Node, dtype: Format) -> tuple[Shape, Format]:
 
 def _nextafter(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     form = FROM_NUMPY[x.dtype]
-    if form.bits < 8 * form.bytes or form.special in ("fnuz", "scale"):
+    if form.custom or not form.has_ordered_bits:
         x, y = np.broadcast_arrays(x, y)
         wide_x, wide_y = convert_array(x, form.computed.numpy), convert_array(y, form.computed.numpy)
         step = np.nextafter(wide_x, wide_y)

@@ -185,7 +185,7 @@ def nextafter(m: Any, x: Any, y: Any) -> Any:
     """Step the integer with the float's bits. Formats whose bits are not in the order of the numbers step in the wider one, and
     are rounded up or down from there."""
     form = x.dtype
-    if form.bits < 8 * form.bytes or form.special in ("fnuz", "scale"):
+    if not form.has_ordered_bits:
         wx, wy = m.cast(x, form.computed), m.cast(y, form.computed)
         step = nextafter(m, wx, wy)
         beyond = m.select(m.gt(wy, wx), m.make("round_up", (step,), form), m.make("round_down", (step,), form))

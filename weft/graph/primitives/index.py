@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import INT64, INTEGERS, Format
+from weft.dtypes.formats import FROM_NUMPY, INT64, INTEGERS, Format
+from weft.dtypes.rounding import convert_array, decode_array
 from weft.errors import ShapeError, index_error
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives import common
@@ -115,12 +117,20 @@ def _gather(x: np.ndarray, *indices: np.ndarray, axes: Ints) -> np.ndarray:
     return view[key]
 
 
+def _add_in_order(view: np.ndarray, key: tuple[Any, ...], updates: np.ndarray) -> None:
+    """Add updates in a user's format, which NumPy cannot add: one after the other, each sum rounded."""
+    keys = np.broadcast_arrays(*key)
+    for position in np.ndindex(keys[0].shape):
+        at = tuple([k[position] for k in keys])
+        view[at] = convert_array(decode_array(view[at]) + decode_array(updates[position]), view.dtype)
+
+
 def _scatter(x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Ints, mode: str) -> np.ndarray:
     out = np.array(x, copy=True, order="C")
     view, key = _key(out, indices, axes)
     if mode in ADD_MODES:
         with np.errstate(all="ignore"):
-            np.add.at(view, key, updates)
+            _add_in_order(view, key, updates) if FROM_NUMPY[x.dtype].custom else np.add.at(view, key, updates)
     elif mode == "own":
         inside = _in_range(x, indices, axes)
         view[tuple(k[inside] for k in key)] = updates[inside]

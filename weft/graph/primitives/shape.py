@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import Format
+from weft.dtypes.rounding import convert_array
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import AxisMaps, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, permute, reshape
@@ -149,7 +150,8 @@ def _pad_rule(x: Node, low: Ints, high: Ints, value: Any) -> tuple[Shape, Format
 
 
 def _pad(x: np.ndarray, low: Ints, high: Ints, value: Any) -> np.ndarray:
-    out = np.full([a + n + b for a, n, b in zip(low, x.shape, high, strict=True)], np.asarray(value).astype(x.dtype), x.dtype)
+    fill = convert_array(np.asarray(value), x.dtype)
+    out = np.full([a + n + b for a, n, b in zip(low, x.shape, high, strict=True)], fill, x.dtype)
     out[tuple(_builtin_slice(a, a + n) for a, n in zip(low, x.shape, strict=True))] = x
     return out
 

@@ -13,7 +13,7 @@ from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function
 from weft.devices.cpu.emit.types import cell_type, float_text, literal, llvm_type, memory_type, splat_text, wide
 from weft.dtypes.formats import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, UINT8, UINT32, UINT64, Format
-from weft.dtypes.rounding import decode, encode
+from weft.dtypes.rounding import convert_array, decode, encode
 
 
 def from_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
@@ -49,7 +49,7 @@ def memory_literal(dtype: Format, fill: object) -> str:
     if dtype is BOOL:
         return "1" if fill else "0"
     if dtype.narrow:
-        return str(np.asarray(fill).astype(dtype.numpy).view(dtype.integer.numpy).item())
+        return str(convert_array(np.asarray(fill), dtype.numpy).view(dtype.integer.numpy).item())
     return literal(dtype, fill)
 
 
