@@ -66,7 +66,7 @@ def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: i
 def _bind(name: str, x: Node, w: Node, **params: Any) -> Array:
     chosen = layer_precision()
     if chosen is not None:
-        x, w = chosen.round_operands(x, w)
+        x, w = chosen.round_operands(x, w, axes=(1, params["dims"][1][1]))
     try:
         y = wrap(bind(TABLE["conv_general"], x, w, **params, **current_precision(x.dtype)))
     except (ShapeError, DTypeError) as error:

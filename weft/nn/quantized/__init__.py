@@ -1,0 +1,4 @@
+"""Arrays and layers whose numbers are codes with scales: integers of 4 and 8 bits, small floats, block formats.
+
+``blocks`` computes scales and codes, and ``array`` has the record of both.
+"""
