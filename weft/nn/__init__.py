@@ -36,6 +36,9 @@ _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__i
         lp_pool1d lp_pool2d lp_pool3d max_pool1d max_pool2d max_pool3d maxout""",
     "quantize": "fake_quantize",
     "quantized.array": "QuantizedArray dequantize quantize",
+    "quantized.layers": "QuantizedConv2d QuantizedEmbedding",
+    "quantized.linear": "QuantizedLinear",
+    "quantized.model": "quantize_model",
     "recurrent": "GRU LSTM RNN",
     "reshape": "Flatten Reshape flatten",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from weft.array import Array
+from weft.array import Array, wrap_array
 from weft.dtypes.block_formats import BlockFormat
 from weft.dtypes.formats import FLOATS
 from weft.dtypes.parse import parse_dtype
@@ -70,8 +70,9 @@ class QuantizedArray(ModuleTree):
     def __init__(
         self, codes: Array, scales: Array, tensor_scale: Array | None, format: BlockFormat, shape: tuple[int, ...], axis: int,
     ) -> None:
+        scale = None if tensor_scale is None else wrap_array(tensor_scale.node)  # a file is loaded into it
         self.__dict__.update(
-            codes=codes, scales=scales, tensor_scale=tensor_scale, format=format, shape=tuple(shape), axis=axis, training=False,
+            codes=codes, scales=scales, tensor_scale=scale, format=format, shape=tuple(shape), axis=axis, training=False,
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
