@@ -34,6 +34,8 @@ _NAMES: dict[str, str] = {
         csingle cdouble bool_ byte double half int_ intc intp long longlong short single
         ubyte uint uintc uintp ulong ulonglong ushort dtype can_cast finfo fixed_dtype float_dtype iinfo isdtype
         result_type""",
+    "weft.dtypes.block_formats": """
+        BlockFormat block_format mxfp4 mxfp6_e2m3 mxfp6_e3m2 mxfp8_e4m3 mxfp8_e5m2 nvfp4""",
     "weft.functions.elementwise.ufuncs": """
         abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh around asin asinh atan atan2
         atanh bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift

@@ -20,6 +20,10 @@ from weft.dtypes.api import (
     fixed_dtype as fixed_dtype, float_dtype as float_dtype, iinfo as iinfo, isdtype as isdtype,
     result_type as result_type,
 )
+from weft.dtypes.block_formats import (
+    BlockFormat as BlockFormat, block_format as block_format, mxfp4 as mxfp4, mxfp6_e2m3 as mxfp6_e2m3,
+    mxfp6_e3m2 as mxfp6_e3m2, mxfp8_e4m3 as mxfp8_e4m3, mxfp8_e5m2 as mxfp8_e5m2, nvfp4 as nvfp4,
+)
 from weft.functions.elementwise.ufuncs import (
     abs as abs, absolute as absolute, acos as acos, acosh as acosh, add as add, arccos as arccos, arccosh as arccosh,
     arcsin as arcsin, arcsinh as arcsinh, arctan as arctan, arctan2 as arctan2, arctanh as arctanh, around as around,

@@ -95,7 +95,7 @@ def _reinterpret(node: Node, dtype: Format, shape: Shape) -> Node:
     """Return the bytes of a node read as another dtype. If elements do not correspond one to one, it is computed now."""
     if node.dtype is dtype:
         return node
-    if dtype.bits == node.dtype.bits and not {dtype.kind, node.dtype.kind} & {"bool", "complex"}:
+    if dtype.bytes == node.dtype.bytes and not {dtype.kind, node.dtype.kind} & {"bool", "complex"}:
         return bind(TABLE["bitcast"], node, dtype=dtype)
     content = np.ascontiguousarray(read_array(node)).view(dtype.numpy)
     if dtype.kind == "bool":

@@ -35,6 +35,10 @@ _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__i
         GlobalMaxPool3d LPPool1d LPPool2d LPPool3d MaxOut MaxPool1d MaxPool2d MaxPool3d avg_pool1d avg_pool2d avg_pool3d
         lp_pool1d lp_pool2d lp_pool3d max_pool1d max_pool2d max_pool3d maxout""",
     "quantize": "fake_quantize",
+    "quantized.array": "QuantizedArray dequantize quantize",
+    "quantized.layers": "QuantizedConv2d QuantizedEmbedding",
+    "quantized.linear": "QuantizedLinear",
+    "quantized.model": "quantize_model",
     "recurrent": "GRU LSTM RNN",
     "reshape": "Flatten Reshape flatten",
 }

@@ -57,5 +57,9 @@ from weft.nn.pooling import (
     max_pool3d as max_pool3d, maxout as maxout,
 )
 from weft.nn.quantize import fake_quantize as fake_quantize
+from weft.nn.quantized.array import QuantizedArray as QuantizedArray, dequantize as dequantize, quantize as quantize
+from weft.nn.quantized.layers import QuantizedConv2d as QuantizedConv2d, QuantizedEmbedding as QuantizedEmbedding
+from weft.nn.quantized.linear import QuantizedLinear as QuantizedLinear
+from weft.nn.quantized.model import quantize_model as quantize_model
 from weft.nn.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
 from weft.nn.reshape import Flatten as Flatten, Reshape as Reshape, flatten as flatten

@@ -77,7 +77,7 @@ _NO_FORMATS = Formats()
 def _bind(name: str, x: Node, w: Node, formats: Formats, **params: Any) -> Array:
     chosen = current_precision()
     if chosen is not None:
-        x, w = chosen.round_operands(x, w)
+        x, w = chosen.round_operands(x, w, axes=(1, params["dims"][1][1]))
     x, w, own = prepare_product(name, x, w, *formats)
     if "operands" in own and "accumulator" not in own:  # rounded by kernels of their own, after which the convolution is faster
         roundings = [None if form is None else Rounding(form) for form in own.pop("operands")]

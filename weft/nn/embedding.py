@@ -43,22 +43,28 @@ def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Arra
     >>> wf.nn.embedding(wf.array([2, 0]), wf.array([[1.0], [2.0], [3.0]])).tolist()
     [[3.0], [1.0]]
     """
-    rows = weight.shape[0]
-    computed = None if isinstance(input, Array) and input.node.value is None else np.asarray(input)
-    index = input if isinstance(input, Array) else asarray(input)
-    if weight.ndim != 2:
-        raise ShapeError(f"embedding: weight must be (num_embeddings, embedding_dim), not {weight.shape}")
-    if index.dtype.kind not in "iu":
-        raise DTypeError(f"embedding: input must hold integers, not {index.dtype}")
-    if computed is not None and computed.size and (computed.min() < -rows or computed.max() >= rows):
-        bad = computed[(computed < -rows) | (computed >= rows)].flat[0]
-        raise IndexError(f"embedding: index {bad}, but the table has {rows} rows (weight {weight.shape})")
+    rows, index = weight.shape[0], check_indices(input, weight.shape)
     result = take(weight, index, axis=0)
     if padding_idx is None:
         return result
     positive = index if index.dtype.kind == "u" else where(index < 0, index + rows, index)
     padded = equal(positive, padding_idx % rows).reshape((*index.shape, 1))
     return where(padded, stop_gradient(result), result)
+
+
+def check_indices(input: Any, shape: tuple[int, ...]) -> Array:
+    """Return the indices of rows of a table; raise an error if they are not integers or not in range."""
+    rows = shape[0]
+    computed = None if isinstance(input, Array) and input.node.value is None else np.asarray(input)
+    index = input if isinstance(input, Array) else asarray(input)
+    if len(shape) != 2:
+        raise ShapeError(f"embedding: weight must be (num_embeddings, embedding_dim), not {shape}")
+    if index.dtype.kind not in "iu":
+        raise DTypeError(f"embedding: input must hold integers, not {index.dtype}")
+    if computed is not None and computed.size and (computed.min() < -rows or computed.max() >= rows):
+        bad = computed[(computed < -rows) | (computed >= rows)].flat[0]
+        raise IndexError(f"embedding: index {bad}, but the table has {rows} rows (weight {shape})")
+    return index
 
 
 class Embedding(Module):

@@ -79,7 +79,7 @@ class Module(ModuleTree):
         if target not in FLOATS:
             raise DTypeError(f"astype: dtype must be a float dtype, not {target}")
         trained = self.parameters()
-        arrays = {name: a for name, a in self.arrays().items() if is_float(a.dtype)}
+        arrays = {name: a for name, _, module, a in self._walk_arrays() if is_float(a.dtype) and not module.keeps_dtype}
         compute_fallible([a.node for a in arrays.values()])
         for name, a in arrays.items():
             a._set(cast(a.node, target if name in trained else target.computed))

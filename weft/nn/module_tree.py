@@ -31,6 +31,7 @@ class ModuleTree:
     """Base of Module: a callable with arrays and modules as attributes, also in lists and dicts."""
 
     buffers: tuple[str, ...] = ()
+    keeps_dtype = False  # whether ``astype`` leaves the arrays of this module as they are
 
     def __init__(self) -> None:
         self.training = True

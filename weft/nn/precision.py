@@ -16,13 +16,14 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.block_formats import BlockFormat
 from weft.dtypes.formats import FLOATS, INT32, Format, holds
 from weft.dtypes.rounding import Accumulator
 from weft.errors import DTypeError
@@ -33,6 +34,7 @@ from weft.functions.random.state import Words, open_words
 from weft.graph.node import Node
 from weft.graph.primitives.settings import check_formats, format_params
 from weft.graph.primitives.settings import current_precision as matmul_precision
+from weft.nn.blocks import rounded_blocks
 from weft.nn.module_tree import CALL_HOOK, ModuleTree
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import CONTEXT
@@ -64,21 +66,44 @@ class Rounding:
 
 
 @dataclass(frozen=True)
+class BlockRounding:
+    """A block format, and how numbers are rounded to its elements. axis : of the blocks"""
+
+    form: BlockFormat
+    mode: str = "nearest"
+    scale_rounding: str | None = None
+    axis: int = -1
+
+    def __call__(self, value: Node, key: Any = None) -> Node:
+        """Return the rounded value in its own dtype."""
+        return rounded_blocks(wrap(value), self.form, self.scale_rounding, self.mode, self.axis, key).node
+
+    def __str__(self) -> str:
+        return f"{self.form}, {self.mode}"
+
+
+@dataclass(frozen=True)
 class LayerPrecision:
     """The roundings of the products of a layer; None leaves a role as it is. accumulate : how products are added up"""
 
-    weights: Rounding | None = None
-    activations: Rounding | None = None
+    weights: Rounding | BlockRounding | None = None
+    activations: Rounding | BlockRounding | None = None
     gradients: Rounding | None = None
     accumulate: Accumulator | None = None
 
-    def round_operands(self, *values: Node, weights: bool = True) -> tuple[Node, ...]:
-        """Return the operands of a product, rounded. The last one is the weight. weights : whether it is rounded too"""
+    def round_operands(
+        self, *values: Node, weights: bool = True, axes: tuple[int, int] = (-1, -1),
+    ) -> tuple[Node, ...]:
+        """Return the operands of a product, rounded. The last one is the weight.
+
+        weights : whether it is rounded too
+        axes : the summed axis of the inputs and of the weight, along which blocks lie
+        """
         for value in values:
             _check_operand(value, self)
         *inputs, weight = values
-        inputs = [_round_straight(x, self.activations) for x in inputs]
-        return (*inputs, _round_straight(weight, self.weights if weights else None))
+        inputs = [_round_straight(x, self.activations, axes[0]) for x in inputs]
+        return (*inputs, _round_straight(weight, self.weights if weights else None, axes[1]))
 
     def round_weight(self, weight: Array) -> Array:
         return wrap(_round_straight(weight.node, self.weights))
@@ -97,7 +122,8 @@ class Precision:
         pattern is a layer (``"0"``, ``"encoder.1"``) or has wildcards (``"encoder.*"``), as in ``groups`` of an optimizer; the
         first one that matches decides. Names are those inside of the outermost module that is called
     weights, activations, gradients : dtypes to which the weights and inputs of products are rounded, and the gradient that
-        arrives at a product, before its two derivatives are computed; None leaves them as they are
+        arrives at a product, before its two derivatives are computed; None leaves them as they are. Weights and activations may
+        have block formats, such as ``wf.mxfp4``, whose blocks lie along the axis that is summed
     accumulate : the dtype to which each sum of products is rounded, in layers and their derivatives: see :func:`weft.matmul`
     every : how many products are added in float32 before their sum is rounded; 1 by default
     rounding : a mode of ``astype``, or a dict with one for each role: ``{"gradients": "stochastic"}``
@@ -192,22 +218,33 @@ def _layer_precision(
     name: str, weights: Any, activations: Any, gradients: Any, accumulate: Any, every: Any, rounding: Any, saturate: Any,
 ) -> LayerPrecision:
     given = dict(zip(ROLES, (weights, activations, gradients), strict=True))
-    forms = {role: parse_number_format(f"{name}: {role}", dtype) for role, dtype in given.items() if dtype is not None}
+    forms: dict[str, Format | BlockFormat] = {
+        role: dtype if isinstance(dtype, BlockFormat) else parse_number_format(f"{name}: {role}", dtype)
+        for role, dtype in given.items() if dtype is not None
+    }
     accumulator = parse_accumulator(name, accumulate, every)
     if accumulator is not None and accumulator.form is INT32:
         raise DTypeError(f"{name}: accumulate=int32 is for products of integers: give a float format")
     modes = _by_role(name, "rounding", rounding, forms)
     saturations = _by_role(name, "saturate", saturate, forms)
-    roundings = {}
+    roundings: dict[str, Any] = {}
     for role, form in forms.items():
         mode, does_saturate = modes.get(role) or "nearest", saturations.get(role)
+        if isinstance(form, BlockFormat):
+            check_rounding(f"{name}: {role}", form.element, mode, True)
+            if does_saturate is not None:
+                raise DTypeError(f"{name}: {role}: {form} always saturates: leave out saturate=")
+            if role == "gradients":
+                raise DTypeError(f"{name}: gradients cannot have the block format {form}: two products sum them along two axes")
+            roundings[role] = BlockRounding(form, mode)
+            continue
         check_rounding(f"{name}: {role}", form, mode, does_saturate)
         is_finite = form not in FLOATS or form.finite
         roundings[role] = Rounding(form, mode, True if does_saturate is None and is_finite else does_saturate)
     return LayerPrecision(**roundings, accumulate=accumulator)
 
 
-def _by_role(name: str, option: str, given: Any, forms: Mapping[str, Format]) -> dict[str, Any]:
+def _by_role(name: str, option: str, given: Any, forms: Mapping[str, Format | BlockFormat]) -> dict[str, Any]:
     """Return an option for each role that has a format."""
     if not isinstance(given, Mapping):
         if given is not None and not forms:
@@ -365,18 +402,22 @@ def _check_operand(value: Node, layer: LayerPrecision) -> None:
         )
     for role in ROLES:
         rounding = getattr(layer, role)
-        if rounding is not None and not holds(value.dtype, rounding.form) and not holds(rounding.form, value.dtype):
+        if rounding is None or isinstance(rounding, BlockRounding):
+            continue
+        if not holds(value.dtype, rounding.form) and not holds(rounding.form, value.dtype):
             raise DTypeError(f"precision: {role} of {value.dtype} cannot represent the numbers of {rounding.form}")
 
 
-def _round_straight(value: Node, rounding: Rounding | None) -> Node:
-    if rounding is None or holds(rounding.form, value.dtype):
+def _round_straight(value: Node, rounding: Rounding | BlockRounding | None, axis: int = -1) -> Node:
+    if isinstance(rounding, BlockRounding):
+        rounding = replace(rounding, axis=axis)
+    elif rounding is None or holds(rounding.form, value.dtype):
         return value
     return straight_rounding(rounding)(wrap(value)).node
 
 
 @cache
-def straight_rounding(rounding: Rounding) -> Callable[[Array], Array]:
+def straight_rounding(rounding: Rounding | BlockRounding) -> Callable[[Array], Array]:
     """Return the function that rounds. Its derivative is the identity."""
     @custom_vjp
     def precision(x: Array) -> Array:

@@ -72,9 +72,9 @@ def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], Produ
 
 def _has_whole_blocks(p: Product) -> bool:
     """Return whether pieces of k can be whole blocks, if blocks are rounded."""
-    if p.accumulator is None or p.accumulator.every == 1 or p.order.block >= p.k * p.turns:
+    if p.accumulator is None or p.accumulator.every == 1 or p.order.block >= p.k * p.k_iterations:
         return True
-    return p.order.block <= MAX_ROUNDED_BLOCK and (p.turns == 1 or p.k % p.order.block == 0)
+    return p.order.block <= MAX_ROUNDED_BLOCK and (p.k_iterations == 1 or p.k % p.order.block == 0)
 
 
 class _Driver:

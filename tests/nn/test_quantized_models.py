@@ -1,0 +1,156 @@
+"""Quantized layers and models: the numbers they compute, their gradients, files and errors."""
+
+import os
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.errors import DataError, DTypeError, ShapeError
+
+WEIGHTS = ["int8", "int4", "float8_e4m3fn", wf.mxfp4, wf.nvfp4, wf.mxfp8_e5m2, wf.block_format("int4", None),
+           wf.block_format("int4", 32, scale="float16"), wf.block_format("int4", 10), wf.block_format("int8", 32)]
+ACTIVATIONS = [None, "int8", "float8_e4m3fn"]
+
+
+def rounded(x, activations, scale=None, axis=-1):
+    """Return float64 inputs rounded to a format, with a scale a row, as NumPy computes them."""
+    x = x.astype(np.float64)
+    if activations is None:
+        return x
+    largest = 127.0 if activations == "int8" else 448.0
+    if scale is None:
+        scale = np.abs(x).max(axis=axis, keepdims=True) / largest
+    codes = np.clip(x / scale, -largest, largest)
+    codes = np.rint(codes) if activations == "int8" else wf.array(codes).astype("float8_e4m3fn").astype("float64").numpy()
+    return codes * scale
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+def test_linear(weights, rng):
+    """Random sizes, each with few rows (codes are unpacked in the product) and many."""
+    for rows in (1, 2, 4, 5, 33):
+        width, out = (int(n) for n in rng.integers(1, 300, size=2))
+        layer, x = wf.nn.Linear(width, out), rng.normal(size=(rows, width)).astype(np.float32)
+        for activations in ACTIVATIONS:
+            small = wf.nn.quantize_model(layer, weights, activations)
+            w = small.weight.dequantize().numpy().astype(np.float64)
+            want = rounded(x, activations) @ w.T + layer.bias.numpy()
+            bound = 2e-6 * (np.abs(x) @ np.abs(w).T).max() + (0.02 * want.std() if activations else 0) + 1e-6
+            got = small(wf.array(x)).numpy()
+            assert np.abs(got - want).max() < bound, (rows, width, out, activations)
+            np.testing.assert_array_equal(wf.jit(small)(wf.array(x)).numpy(), got)
+            g = wf.grad(lambda a, small=small: small(a).sum())(wf.array(x)).numpy()
+            np.testing.assert_allclose(g, np.broadcast_to(w.sum(0), x.shape), atol=1e-4 * np.abs(w).sum(0).max())
+
+
+def test_rows_do_not_depend_on_others(rng):
+    layer = wf.nn.Linear(192, 70)
+    for weights, activations in (("int4", None), ("int4", "int8"), ("int8", "int8")):
+        small = wf.nn.quantize_model(layer, weights, activations)
+        x = wf.array(rng.normal(size=(3, 192)).astype(np.float32))
+        np.testing.assert_array_equal(wf.concat([small(x[k : k + 1]) for k in range(3)]).numpy(), small(x).numpy())
+        many = wf.array(rng.normal(size=(2, 3, 192)).astype(np.float32))
+        np.testing.assert_allclose(wf.vmap(small)(many).numpy(), small(many).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_convolutions_and_embeddings(rng):
+    image = rng.normal(size=(2, 8, 12, 12)).astype(np.float32)
+    mirrored = wf.nn.Conv2d(8, 4, 3, groups=2, padding_mode="reflect", padding=1)
+    for layer in (wf.nn.Conv2d(8, 6, 3, padding=1, stride=2), mirrored):
+        for weights in ("int8", "int4", wf.mxfp8_e4m3):
+            for activations in ACTIVATIONS:
+                small = wf.nn.quantize_model(layer, weights, activations)
+                like = wf.nn.quantize_model(layer, weights)
+                x = rounded(image, activations, axis=(1, 2, 3)).astype(np.float32)
+                np.testing.assert_allclose(small(wf.array(image)).numpy(), like(wf.array(x)).numpy(), rtol=1e-3, atol=2e-2)
+                g = wf.grad(lambda a, m=small: (m(a) ** 2).sum())(wf.array(image))
+                assert g.shape == image.shape and float(abs(g).max()) > 0
+    line = wf.nn.quantize_model(wf.nn.Conv1d(3, 5, 3), "int8", "int8")
+    assert line(wf.ones((2, 3, 9))).shape == (2, 5, 7) and "activations=int8" in repr(line)
+    table = wf.nn.Embedding(20, 48)
+    for weights in ("int8", "int4", wf.mxfp4, wf.nvfp4):
+        small = wf.nn.quantize_model(table, weights)
+        index = wf.array([[0, 19, -1], [3, 3, 7]])
+        np.testing.assert_array_equal(small(index).numpy(), small.weight.dequantize()[index].numpy())
+        with pytest.raises(IndexError, match="the table has 20 rows"):
+            small(wf.array([20]))
+
+
+def make():
+    return wf.nn.Sequential(
+        wf.nn.Conv2d(1, 8, 3), wf.nn.ReLU(), wf.nn.Flatten(), wf.nn.Linear(288, 64), wf.nn.BatchNorm1d(64), wf.nn.Linear(64, 10),
+    )
+
+
+@pytest.mark.parametrize("weights", ["int8", "int4", "float8_e4m3fn", wf.mxfp4, wf.nvfp4], ids=str)
+def test_files_have_the_bytes_of_the_codes(weights, tmp_path, rng):
+    net, path = make(), tmp_path / "net.safetensors"
+    x = wf.array(rng.normal(size=(6, 1, 8, 8)).astype(np.float32))
+    small = wf.nn.quantize_model(net, weights, "int8", data=[x])
+    small.save(path)
+    again = wf.nn.quantize_model(make(), weights, "int8", data=[])
+    np.testing.assert_array_equal(again.load(path)(x).numpy(), small(x).numpy())
+    data = sum(a.nbytes for a in small.arrays().values())
+    assert 0 < os.path.getsize(path) - data < 6000  # the header
+    bits = {"int8": 8, "float8_e4m3fn": 8}.get(weights, 4)
+    weight = small[3].weight
+    assert weight.codes.nbytes == 64 * (-(-288 // (weight.format.block or 1)) * (weight.format.block or 1)) * bits // 8
+    with pytest.raises(DataError, match="does not fit"):
+        net.load(path)
+
+
+def test_models_stay_and_layers_are_chosen(rng):
+    net = make()
+    before = {name: a.numpy().copy() for name, a in net.arrays().items()}
+    x = wf.array(rng.normal(size=(64, 1, 8, 8)).astype(np.float32))
+    dynamic = wf.nn.quantize_model(net, "int8", "int8")
+    fixed = wf.nn.quantize_model(net, "int8", "int8", data=[x, (x * 2, None)])
+    cut = wf.nn.quantize_model(net, "int8", "int8", data=[x], percentile=99.0)
+    assert dynamic[0].scale is None and float(fixed[0].scale) > 1.5 * float(cut[0].scale) > 0
+    assert np.isclose(float(fixed[0].scale), float(abs(x).max()) * 2 / 127)
+    net.eval()
+    for m in (dynamic, fixed, cut):
+        assert float(abs(m(x) - net(x)).max()) < 0.3
+    net.train()
+    assert all(np.array_equal(a.numpy(), before[name]) for name, a in net.arrays().items())
+    assert net.training and not fixed.training
+    last = wf.nn.quantize_model(net, "int4", only="5")
+    assert isinstance(last[5], wf.nn.QuantizedLinear) and isinstance(last[3], wf.nn.Linear)
+    last[3].weight[...] = 0
+    assert net[3].weight.any()
+    assert not [name for name in fixed.parameters() if "weight" in name and not name.startswith("4")]
+    assert fixed.astype("bfloat16")[3].weight.codes.dtype == "int8"
+
+
+def test_what_is_left_out_is_told():
+    class Net(wf.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention, self.out = wf.nn.MultiHeadAttention(32, 4), wf.nn.Linear(32, 5)
+
+        def forward(self, x):
+            return self.out(self.attention(x))
+
+    with pytest.warns(RuntimeWarning, match=r"left as they are: attention\.\w+ \(MultiHeadAttention\)"):
+        wf.nn.quantize_model(Net())
+    wf.nn.quantize_model(Net(), only="out")
+
+
+def test_bad_input():
+    net = make()
+    cases = [
+        (DTypeError, "int4, int8, or a float dtype", lambda: wf.nn.quantize_model(net, "int16")),
+        (DTypeError, "activations=", lambda: wf.nn.quantize_model(net, "int8", "int32")),
+        (ValueError, "matches no Linear", lambda: wf.nn.quantize_model(net, only="nothing")),
+        (ValueError, "are for activations=", lambda: wf.nn.quantize_model(net, data=[wf.ones((1, 1, 8, 8))])),
+        (ValueError, "percentile=", lambda: wf.nn.quantize_model(net, "int8", "int8", data=[], percentile=0)),
+        (ValueError, "its own blocks", lambda: wf.nn.quantize_model(net, wf.mxfp4, block=64)),
+        (ShapeError, "in_features = 64", lambda: wf.nn.quantize_model(net)[5](wf.ones((2, 63)))),
+        (ShapeError, "quantized along axis 1", lambda: wf.nn.QuantizedLinear(wf.nn.quantize(wf.ones((4, 4)), wf.mxfp4, axis=0))),
+        (ShapeError, "quantized along axis 1", lambda: wf.nn.QuantizedEmbedding(wf.nn.quantize(wf.ones(4), wf.mxfp4))),
+        (ShapeError, "in two dimensions", lambda: wf.nn.QuantizedConv2d(net[0], wf.nn.quantize(wf.ones((4, 4)), wf.mxfp4))),
+    ]
+    for error, message, call in cases:
+        with pytest.raises(error, match=message):
+            call()

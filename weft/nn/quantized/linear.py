@@ -1,0 +1,161 @@
+"""Products by quantized matrices.
+
+A product reads codes from memory wherever that is less work than decoding them first:
+
+- One scale a row, a byte an element: the product reads codes, and its epilogue multiplies by the scales.
+- int8 by int8: the sums are int32, and exact.
+- 4-bit integers, at most ``MAX_ROWS`` rows of inputs: the product unpacks the bytes that it reads, and sums int32 for each
+  block. Inputs that are not rounded to int8 are three int8 digits (``split_digits``), so that the result is as exact as a float32
+  product.
+- All others: the weight is decoded to float32 by a kernel of its own.
+
+The derivative by the inputs is that of a product with the decoded weight; roundings of inputs count as the identity.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft.array import Array, wrap
+from weft.dtypes.formats import FLOATS, INT8, Format
+from weft.eager.apply import bind
+from weft.errors import ShapeError
+from weft.functions.creation.fill import asarray
+from weft.functions.linalg.products import matmul
+from weft.functions.shape.axes import concat, moveaxis
+from weft.graph.primitives import TABLE
+from weft.nn.blocks import nibbles, split_blocks, unpack_codes
+from weft.nn.module import Module
+from weft.nn.quantized.array import QuantizedArray
+from weft.nn.quantized.inputs import input_format, round_inputs, split_digits
+from weft.process.docstrings import complete_module
+from weft.transforms.custom import custom_vjp
+
+MAX_ROWS = 4  # inputs of a product that unpacks its weights. More of them share the work of decoding
+
+
+def multiply_quantized(x: Array, weight: QuantizedArray, form: Format | None, scale: Array | None) -> Array:
+    """Return ``x @ weight.T`` in float32. form, scale : the format and scale of inputs, see :func:`round_inputs`"""
+    @custom_vjp
+    def quantized_linear(x: Array) -> Array:
+        return _multiply(x, weight, form, scale)
+
+    quantized_linear.defvjp(
+        lambda x: (_multiply(x, weight, form, scale), None), lambda _, g: (matmul(g, weight.dequantize()),)
+    )
+    return quantized_linear(x.astype("float32"))
+
+
+def _multiply(x: Array, weight: QuantizedArray, form: Format | None, scale: Array | None) -> Array:
+    kind = weight.format
+    one_scale = weight.scales.shape[-1] == 1
+    by_rows = math.prod(x.shape[:-1]) <= MAX_ROWS and kind.is_packed and kind.element is INT8 and kind.run == 32
+    if form is None:
+        if by_rows:
+            digits, factor = split_digits(split_blocks(x, kind), tuple(range(-kind.block_axes, 0)))
+            return _sum_blocks(digits, factor, weight)
+        if one_scale and not kind.is_packed:
+            return matmul(x, weight.codes[:, : x.shape[-1]].T, dtype="float32") * _row_scales(weight)
+        return matmul(x, weight.dequantize().T)
+    codes, factor = round_inputs(x, form, scale, (-1,))
+    if form is INT8 and by_rows:
+        blocks = split_blocks(codes, kind).astype("int8")
+        return _sum_blocks([blocks], factor.reshape((*factor.shape, *(1,) * kind.block_axes)), weight)
+    if one_scale and (form in FLOATS) == (kind.element in FLOATS):
+        elements = unpack_codes(weight.codes, kind, x.shape[-1])
+        elements = elements.reshape((weight.shape[0], -1))[:, : x.shape[-1]]
+        y = matmul(codes, elements.T, dtype="int32" if form is INT8 else "float32").astype("float32")
+        return y * factor * _row_scales(weight)
+    return matmul(codes.astype("float32"), weight.dequantize().T) * factor
+
+
+def _row_scales(weight: QuantizedArray) -> Array:
+    scales = weight.scales[:, 0].astype("float32")
+    return scales if weight.tensor_scale is None else scales * weight.tensor_scale
+
+
+def _sum_blocks(digits: list[Array], factor: Array, weight: QuantizedArray) -> Array:
+    """Return the product of inputs by packed 4-bit integers.
+
+    digits : the inputs in blocks, as int8 arrays. The inputs are ``factor`` times their sum with weights 1, 256 and 65536
+    """
+    kind = weight.format
+    outside, inside = digits[0].shape[: -kind.block_axes - 1], digits[0].shape[-kind.block_axes - 1 :]
+    rows, blocks = math.prod(outside), inside[0]
+    a = concat([d.reshape((rows, *inside)) for d in digits]).astype("int32")
+    b = nibbles(weight.codes, kind, weight.shape[1]).astype("int32")
+    product = wrap(bind(TABLE["dot_general"], a.node, b.node, contract=((2, 3, 4), (2, 3, 4)), batch=((1,), (1,))))
+    offsets = moveaxis(a.sum(axis=(2, 3, 4), dtype="int32"), 0, 1) * 8  # codes are integers plus 8
+    sums = (product - offsets[..., None]).astype("float32").reshape((blocks, len(digits), rows, weight.shape[0]))
+    total = sum([sums[:, n] * float(256**n) for n in reversed(range(len(digits)))])
+    factors = factor.reshape((rows, -1)).T[:, :, None] * weight.scales.astype("float32").T[:, None, :]
+    y = (total * factors).sum(axis=0)
+    return y.reshape((*outside, weight.shape[0]))
+
+
+class QuantizedLinear(Module):
+    """Apply ``x @ weight.T + bias`` with a quantized weight. :func:`weft.nn.quantize_model` makes it from a Linear.
+
+    Parameters
+    ----------
+    weight : QuantizedArray of shape (out_features, in_features), its last axis quantized
+    bias : Array or None
+    activations : dtype, optional
+        int8, or a float dtype of 8 bits or fewer, to which inputs are rounded. int8 inputs are multiplied by int8 weights with
+        int32 sums.
+    scale : number, optional
+        Inputs are divided by it before they are rounded. By default each row has its own scale: its largest magnitude becomes the
+        largest number.
+
+    Raises
+    ------
+    ShapeError
+        The weight is not two-dimensional or its first axis is quantized, or ``x`` does not fit.
+    DTypeError
+        ``activations`` is not one of these dtypes.
+
+    Examples
+    --------
+    >>> w = wf.nn.quantize(wf.ones((2, 256)), wf.block_format("int4", 128))
+    >>> wf.nn.QuantizedLinear(w, activations="int8")(wf.ones((5, 256))).shape
+    (5, 2)
+    """
+
+    buffers = ("scale",)
+
+    def __init__(self, weight: QuantizedArray, bias: Any = None, activations: Any = None, scale: Any = None) -> None:
+        super().__init__()
+        if weight.ndim != 2 or weight.axis != 1:
+            raise ShapeError(
+                f"QuantizedLinear: weight must be (out_features, in_features), quantized along axis 1, not {weight.shape} along "
+                f"axis {weight.axis}"
+            )
+        self.out_features, self.in_features = weight.shape
+        self.weight, self.bias = weight, None if bias is None else asarray(bias)
+        self.activations = input_format("QuantizedLinear", activations)
+        self.scale = None if scale is None else asarray(scale, dtype="float32")
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        if x.ndim < 1 or x.shape[-1] != self.in_features:
+            raise ShapeError(
+                f"QuantizedLinear: x has shape {x.shape}, its last dimension must be in_features = {self.in_features}"
+            )
+        y = multiply_quantized(x, self.weight, self.activations, self.scale)
+        y = y if self.bias is None else y + self.bias
+        return y.astype(x.dtype) if x.node.dtype in FLOATS else y
+
+    def extra_repr(self) -> str:
+        """Return the text between the parentheses of ``repr``."""
+        return f"{self.in_features}, {self.out_features}" + describe(self.weight, self.activations, self.scale)
+
+
+def describe(weight: QuantizedArray, activations: Format | None, scale: Array | None) -> str:
+    """Return the formats of a quantized layer for ``repr``."""
+    if activations is None:
+        return f", weights={weight.format}"
+    return f", weights={weight.format}, activations={activations}{'' if scale is None else ', calibrated'}"
+
+
+complete_module(globals())
