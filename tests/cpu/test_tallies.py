@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cross import TABLE, bind, check_in_place, kernels_of, leaf
+from cross import TABLE, bind, check_in_place, kernels_of, leaf, run_both
 from harness import Compiled, fresh, isas
 
 import weft as wf
 from tests.kernel.evaluate import evaluate
+from weft.array import wrap
 from weft.devices import get_num_threads, set_num_threads
 from weft.devices.cpu.generate import generate
 from weft.devices.cpu.nest.kernel import generate_loops
 from weft.dtypes.formats import BOOL, INT64
-from weft.graph.node import Node
+from weft.graph.node import Graph, Node
 from weft.graph.primitives import constant
+from weft.graph.primitives.table import SCALAR
 from weft.kernel.hazards import in_place
 
 pytestmark = pytest.mark.usefixtures("lazy")
@@ -93,10 +95,26 @@ def convolution(r: np.random.Generator, special: bool) -> tuple[Callable[..., An
     return lambda x, w: wf.nn.conv2d(x, w, stride=stride, padding=padding), arrays
 
 
-@pytest.mark.parametrize("make", [product, convolution])
+def elementwise(r: np.random.Generator, special: bool) -> tuple[Callable[..., Any], list[np.ndarray]]:
+    shape = tuple(int(r.choice((1, 2, 5, 16, 33, 64, 130))) for _ in range(int(r.integers(1, 4))))
+    kind = r.choice(("flat", "turned", "channels", "rows", "strided", "long"))
+    if kind == "long":
+        shape = (int(r.integers(1, 120_000)),)
+    if kind == "turned":
+        return lambda x, z: x.T * 2 + z, operands(r, shape, shape[::-1], special=special)
+    if kind == "channels":
+        return lambda x, z: x * z[:, None] + 1, operands(r, (3, 20, *shape[:1]), (20,), special=special)
+    if kind == "rows":
+        return lambda x, z: x + z, operands(r, (*shape, 40), (40,), special=special)
+    if kind == "strided":
+        return lambda x, z: x[::2] - z, operands(r, (2 * shape[0] - 1, *shape[1:]), shape, special=special)
+    return lambda x, z: x * z, operands(r, shape, shape, special=special)
+
+
+@pytest.mark.parametrize("make", [product, convolution, elementwise])
 @pytest.mark.parametrize("seed", range(25))
 def test_random_statistics(seed: int, make: Callable[..., Any], threads: int) -> None:
-    r = np.random.default_rng((seed, make is product))
+    r = np.random.default_rng((seed, make is product, make is elementwise))
     f, arrays = make(r, special=r.random() < 0.4)
     epilogue = str(r.choice(("none", "relu", "long")))
     dtype = "int32" if arrays[0].dtype == np.int32 else str(r.choice(("float32", "float16", "bfloat16", "float64")))
@@ -135,6 +153,85 @@ def test_one_kernel_for_a_layer_with_statistics() -> None:
     assert len(wf.explain(layer, x, w, b).kernels) == 1
     image, filters = wf.ones((2, 3, 9, 9)), wf.ones((4, 3, 3, 3))
     assert len(wf.explain(lambda x, w: (lambda y: (y, wf.abs(y).max()))(wf.nn.conv2d(x, w)), image, filters).kernels) == 1
+
+
+def count_kernels(f: Callable[..., Any], *args: Any) -> int:
+    return len(wf.explain(f, *args).kernels)
+
+
+@pytest.mark.parametrize("form", ["float8_e4m3fn", "float16", "float32", "float6_e2m3fn"])
+def test_one_kernel_for_a_cast_with_statistics(form: str) -> None:
+    x, scale = wf.ones((30, 70)), wf.ones(70)
+
+    def of_result(x: Any) -> Any:
+        y = x.astype(form)
+        return y, wf.abs(y).max(), (y == 0).sum(), wf.isnan(y).sum()
+
+    def of_operand(x: Any) -> Any:
+        return x.astype(form), wf.abs(x).max(), (x == 0).sum(), wf.isnan(x).any()
+
+    def of_both(x: Any) -> Any:
+        y = (x * scale).astype(form)
+        return y, wf.abs(y).max(), ((y == 0) & (x != 0)).sum(), x.max(), (x < 0).sum()
+
+    for f in (of_result, of_operand, of_both, lambda x: of_result(x)[1:], lambda x: of_operand(x)[1:]):
+        assert count_kernels(f, x) == 1
+
+
+def test_statistics_of_other_arrays_stay_apart() -> None:
+    x, z = wf.ones((30, 70)), wf.ones((30, 70))
+    assert count_kernels(lambda x, z: (x * 2, wf.abs(z).max()), x, z) == 2
+    assert count_kernels(lambda x, z: (x * 2, wf.abs(x[:7]).max()), x, z) == 2
+    assert count_kernels(lambda x, z: ((x * wf.abs(x).max()).astype("float16"), (x < 0).sum()), x, z) <= 2
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sums_of_floats_beside_the_array_that_is_stored(seed: int, threads: int) -> None:
+    r = np.random.default_rng(seed)
+    shape = ((int(r.integers(1, 200_000)),), (int(r.integers(1, 300)), int(r.integers(1, 300))))[seed % 2]
+    x, z = (r.standard_normal(shape, np.float32) for _ in range(2))
+    form = str(r.choice(("float32", "float64", "bfloat16")))
+
+    def sums(y: Any) -> list[Any]:
+        return [y.sum(), wf.abs(y.astype("float32")).mean(), wf.abs(y).max(), (y < 0).sum(), y.argmax()]
+
+    def together(x: Any, z: Any) -> Any:
+        y = (x * z).astype(form)
+        return [y, *sums(y)]
+
+    assert count_kernels(together, wf.array(x), wf.array(z)) == 1
+    y, *got = wf.jit(together)(wf.array(x), wf.array(z))
+    assert same_bits(y.numpy(), wf.jit(lambda x, z: (x * z).astype(form))(wf.array(x), wf.array(z)).numpy())
+    for a, b in zip(got, wf.jit(sums)(wf.array(y.numpy())), strict=True):
+        assert same_bits(a.numpy(), b.numpy()), f"seed {seed}"
+
+    def in_place(x: Any, z: Any) -> Any:
+        x *= z
+        return x.sum(), wf.abs(x).max()
+
+    a = wf.array(x)
+    total, largest = wf.jit(in_place)(a, wf.array(z))
+    apart = wf.jit(lambda x: (x.sum(), wf.abs(x).max()))(wf.array(x * z))
+    for got, want in ((a, x * z), (total, apart[0]), (largest, apart[1])):
+        assert same_bits(got.numpy(), np.asarray(want))
+
+
+@pytest.mark.parametrize("isa", isas())
+@pytest.mark.parametrize("seed", range(12))
+def test_nests_with_statistics_at_every_level(seed: int, isa: str) -> None:
+    r = np.random.default_rng(seed)
+    f, arrays = elementwise(r, special=False)
+    names = [str(n) for n in r.choice(list(WEFT), size=int(r.integers(1, 5)), replace=False)]
+    form = str(r.choice(("float32", "bfloat16", "float8_e5m2", "float64")))
+    inputs = [leaf(a) for a in arrays]
+    given = [wrap(n) for n in inputs]
+    y = f(*given).astype(form)
+    outputs = [y, *[WEFT[n](y) for n in names], *[WEFT[n](given[0]) for n in names]]
+    numbers = {n: np.asarray(n.value) for o in outputs for n in Graph([], [o.node]).order if n.op is SCALAR}
+    arrays += numbers.values()
+    for _, got, want in run_both([*inputs, *numbers], arrays, [o.node for o in outputs], isas()[isa]):
+        for a, b in zip(got, want, strict=True):
+            assert same_bits(a, b), f"{names}, {form}, seed {seed}"
 
 
 def test_the_larger_of_two_zeros_is_positive(threads: int) -> None:

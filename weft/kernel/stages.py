@@ -3,6 +3,8 @@
 * Accesses become one-dimensional (the flat element offset); guards that always hold are dropped.
 * An accumulator that is read outside its part, or before its own loops are complete, goes through scratch.
 * A reduction over shared axes becomes a part of its own over the axes it keeps.
+* If the target has tallies, order-free reductions over all elements that a stage stores stay with the stores, in one loop
+  (``tallies.py``); otherwise reductions run first, in a part of their own.
 * A contraction becomes a reduction with the monoid ``dot`` (each step one fma) and its stores.
 * Neighbouring axes that are contiguous in every access become one axis.
 """
@@ -17,6 +19,7 @@ from weft.kernel import ir
 from weft.kernel.expressions import Rewriter, access_key, iterate_values, roots, tag, walk
 from weft.kernel.index import Guard, always_holds
 from weft.kernel.summation import contraction_order
+from weft.kernel.tallies import reduces_tallies
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +27,22 @@ class Part:
     """One loop nest: shared axes (chunks run in parallel unless ``is_ordered``), then the stages one after another.
 
     exports: accumulator id -> (scratch buffer that receives its result, element offset).
+    tallied: whether the reductions of its only stage are tallies: over the shared axes, complete when all chunks are.
     """
 
     shared: tuple[ir.Axis, ...]
     stages: tuple[ir.Stage, ...]
     exports: dict[int, tuple[ir.Buffer, ir.Affine]]
     is_ordered: bool
+    tallied: bool = False
 
 
-def split(kernel: ir.Kernel) -> tuple[tuple[Part, ...], tuple[ir.Buffer, ...]]:
-    """Return the parts of a kernel in order, and its scratch buffers: its own, and one for each exported accumulator."""
-    cut_parts = _cut_phases(kernel)
+def split(kernel: ir.Kernel, tallies: bool = False) -> tuple[tuple[Part, ...], tuple[ir.Buffer, ...]]:
+    """Return the parts of a kernel in order, and its scratch buffers: its own, and one for each exported accumulator.
+
+    tallies: whether parts may have tallies.
+    """
+    cut_parts = _cut_phases(kernel, tallies)
     scratch = list(kernel.scratch)
     extents = {a.id: a.extent for shared, stages in cut_parts for a in (*shared, *(x for s in stages for x in s.axes))}
     home: dict[int, int] = {}
@@ -56,15 +64,20 @@ def split(kernel: ir.Kernel) -> tuple[tuple[Part, ...], tuple[ir.Buffer, ...]]:
                 scratch.append(buffer)
     parts = []
     for i, (shared, stages) in enumerate(cut_parts):
-        exports = {k: e for k, e in exported.items() if home[k] == i}
-        parts.append(_simplify(shared, stages, exports, {k: e for k, e in exported.items() if home[k] != i}, extents))
+        exports, outside = ({k: e for k, e in exported.items() if (home[k] == i) is own} for own in (True, False))
+        part = _simplify(shared, stages, exports, outside, extents)
+        if shared or _runs_in_one_loop(part):
+            parts.append(part)
+        else:
+            for axes, apart in _separate(shared, list(stages), together=False):
+                parts.append(_simplify(axes, apart, exports if apart[0].reductions else {}, outside, extents))
     return tuple(parts), tuple(scratch)
 
 
 _Cut = tuple[tuple[ir.Axis, ...], tuple[ir.Stage, ...]]
 
 
-def _cut_phases(kernel: ir.Kernel) -> list[_Cut]:
+def _cut_phases(kernel: ir.Kernel, tallies: bool) -> list[_Cut]:
     """Return (shared axes, stages) in order; later parts may read accumulators of earlier ones."""
     out: list[_Cut] = []
     for phase in kernel.phases:
@@ -76,6 +89,10 @@ def _cut_phases(kernel: ir.Kernel) -> list[_Cut]:
             early: list[_Cut] = []
             stay: dict[tuple[ir.Axis, ...], list[ir.Reduction]] = {}  # by the order of their axes: each needs its own loop
             loop = stage if isinstance(stage, ir.Stage) else ir.Stage(())
+            if tallies and not phase.axes and _has_tallies(loop):
+                out += [*_separate((), pending, tallies), (loop.axes, (ir.Stage((), loop.reductions, loop.stores),))]
+                pending = []
+                continue
             for r in loop.reductions:
                 free = tuple(a for a in (*phase.axes, *loop.axes) if a not in r.axes)
                 if set(free) == set(phase.axes):
@@ -94,12 +111,15 @@ def _cut_phases(kernel: ir.Kernel) -> list[_Cut]:
             pending += [ir.Stage(axes, tuple(group)) for axes, group in stay.items()]
             if last or loop.stores:
                 pending.append(ir.Stage(loop.axes, tuple(last), loop.stores))
-        out += [*_separate(phase.axes, pending), *late]
+        out += [*_separate(phase.axes, pending, tallies), *late]
     return out
 
 
-def _separate(shared: tuple[ir.Axis, ...], stages: list[ir.Stage]) -> list[_Cut]:
-    """Return the parts of stages. Without shared axes each stage with loops is a part, and axes of plain stores are shared."""
+def _separate(shared: tuple[ir.Axis, ...], stages: list[ir.Stage], together: bool) -> list[_Cut]:
+    """Return the parts of stages. Without shared axes each stage with loops is a part, and axes of plain stores are shared.
+
+    together: whether reductions and stores of one stage may be one part.
+    """
     out: list[_Cut] = []
     if shared:
         groups: list[list[ir.Stage]] = [[]]
@@ -111,11 +131,36 @@ def _separate(shared: tuple[ir.Axis, ...], stages: list[ir.Stage]) -> list[_Cut]
         return [(shared, tuple(group)) for group in groups if group]
     for s in stages:
         running = any(r.running for r in s.reductions)
+        if together and s.reductions and s.stores and _stores_its_own(s):
+            out.append(((), (s,)))
+            continue
         if s.reductions:
             out.append(((), (s if running else ir.Stage(s.axes, s.reductions),)))
         if s.stores and not running:
             out.append((s.axes, (ir.Stage((), (), s.stores),)))
     return out
+
+
+def _stores_its_own(stage: ir.Stage) -> bool:
+    """Return whether each iteration of a stage stores elements of its own."""
+    return not any(s.adds or _collides(s.access.flat(), s.mode, stage.axes) for s in stage.stores)
+
+
+def _has_tallies(stage: ir.Stage) -> bool:
+    """Return whether the reductions of a stage are tallies, which run in the loop of its stores."""
+    has_both = bool(stage.reductions and stage.stores)
+    return has_both and ir.size_of(stage.axes) > 1 and reduces_tallies(stage) and _stores_its_own(stage)
+
+
+def _runs_in_one_loop(part: Part) -> bool:
+    """Return whether the stages of a part without shared axes are one loop: no reductions and stores, or blocks of one axis."""
+    if not any(s.reductions and s.stores and not any(r.running for r in s.reductions) for s in part.stages):
+        return True
+    (stage,) = part.stages
+    order = stage.reductions[0].order
+    return len(stage.axes) == 1 and order.lanes > 1 and stage.axes[0].extent > 2 * order.block and all(
+        r.order == order for r in stage.reductions
+    )
 
 
 def _lower_contraction(phase: ir.Phase, c: ir.Contraction) -> tuple[tuple[ir.Axis, ...], tuple[ir.Stage, ...]]:
@@ -220,21 +265,20 @@ def _simplify(
         if stage.axes not in own:
             own[stage.axes] = stage.axes if clash else _merge(stage.axes, coefficients, gone)
     new = []
+    tallied = bool(shared) and any(set(r.axes) == set(shared) for stage in stages for r in stage.reductions)
     for stage in stages:
         axes = own[stage.axes]
         reductions = tuple(replace(r, axes=axes, value=rewriter.value(r.value)) for r in stage.reductions)
         new.append(ir.Stage(axes, reductions, tuple(rewriter.store(s) for s in stage.stores)))
     moved_exports = {k: (b, rewriter.affine(p)) for k, (b, p) in exports.items()}
-    ordered = any(s.adds or _collides(s, merged) for stage in new for s in stage.stores)
-    return Part(merged, tuple(new), moved_exports, ordered)
+    ordered = any(s.adds or _collides(s.access.index[0], s.mode, merged) for stage in new for s in stage.stores)
+    return Part(merged, tuple(new), moved_exports, ordered, tallied)
 
 
-def _collides(store: ir.Store, shared: tuple[ir.Axis, ...]) -> bool:
+def _collides(place: ir.Affine, mode: str, shared: tuple[ir.Axis, ...]) -> bool:
     """Return whether two shared iterations may write the same element."""
-    terms = dict(store.access.index[0].terms)
-    if store.mode == "own":
-        return False
-    return bool(store.access.index[0].gather) or any(a.id not in terms for a in shared)
+    terms = dict(place.terms)
+    return mode != "own" and (bool(place.gather) or any(a.id not in terms and a.extent > 1 for a in shared))
 
 
 def iteration_number(axes: tuple[ir.Axis, ...]) -> ir.Affine:

@@ -1,8 +1,9 @@
-"""Tallies: order-free reductions of a product's result, computed in the product's kernel.
+"""Tallies: order-free reductions of what a kernel stores, computed in the loop that stores it.
 
 A reduction is *order-free* if its result has the same bits in any order: an extremum, or a sum or product of integers. If a
 kernel has tallies, its Contraction stores nothing. The Stage over (batch, m, n) that follows reads the product's element as
-``acc``, reduces and stores. A last phase stores what the kernel computes from the tallies.
+``acc``, reduces and stores. A last phase stores what the kernel computes from the tallies. Without a product, the reductions of a
+Stage with stores are tallies if all of them are order-free.
 
     product y[M, N] = a @ b, largest[()] = abs(y).max()
     phase
@@ -48,8 +49,8 @@ def split_last_phase(kernel: Kernel) -> TallySplit:
 
 
 def reduces_tallies(stage: Stage) -> bool:
-    """Return whether all reductions of a stage are order-free and over all of its loops."""
-    return all(r.axes == stage.axes and not r.running and is_order_free(r.monoid, r.accum) for r in stage.reductions)
+    """Return whether all reductions of a stage are order-free and over all of its loops, in any order."""
+    return all(set(r.axes) == set(stage.axes) and not r.running and is_order_free(r.monoid, r.accum) for r in stage.reductions)
 
 
 def contraction_of(phase: Phase) -> tuple[Contraction, tuple[Reduction, ...]] | None:

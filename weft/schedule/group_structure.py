@@ -37,6 +37,15 @@ def reduces(node: Node) -> bool:
     return any(shape[a] != 1 for a in node.params["axes"])
 
 
+def is_tally(node: Node) -> bool:
+    """Return whether a node reduces all elements of its operand in any order (``kernel/tallies.py``)."""
+    if node.op.kind != "reduce":
+        return False
+    operand = node.inputs[0]
+    whole = all(n == 1 or d in node.params["axes"] for d, n in enumerate(operand.shape))
+    return whole and all(is_order_free(node.op.monoid, n.dtype) for n in (node, operand))
+
+
 def ends_kernel(node: Node) -> bool:
     """Return whether no node of the same kernel can read what the node writes."""
     return node.op.ends_kernel or node.op.kind == "write" and any(abs(s) != 1 for s in node.params["step"])
@@ -222,7 +231,7 @@ class Structure:
             for memory, product in reductions.values():
                 for j, other in enumerate(node.inputs):
                     if j != k and (join or product and any(p for _, p in tall[j].values())):
-                        if not memory & self._arrays_below(other):
+                        if not memory & self.arrays_below(other):
                             raise NotFusible(reasons.FASTER_ALONE)
 
     def _tall_below(self, node: Node) -> dict[Node, tuple[frozenset[Node], bool]]:
@@ -233,7 +242,7 @@ class Structure:
             if node in self.members and reduces(node):
                 operand = node.inputs[0]
                 if self.facts[node].needs and _is_tall(node):
-                    memory = self._arrays_below(operand)
+                    memory = self.arrays_below(operand)
                     result[node] = memory, operand.size > 2 * max([m.size for m in memory], default=0)
             elif node in self.members or not (self.view.is_real(node) or self.view.leaf(node)):
                 for i in node.inputs:
@@ -241,7 +250,7 @@ class Structure:
             self._tall[node] = result
         return result
 
-    def _arrays_below(self, node: Node) -> frozenset[Node]:
+    def arrays_below(self, node: Node) -> frozenset[Node]:
         """Return the arrays that this group reads for a value."""
         out: set[Node] = set()
         stack, seen = [node], {node}
@@ -341,9 +350,7 @@ class Structure:
 
     def _check_tally(self, node: Node, f: NodeFacts) -> None:
         """Raise NotFusible unless a product's kernel can compute this reduction of its result (``kernel/tallies.py``)."""
-        operand = node.inputs[0]
-        whole = node.op.kind == "reduce" and all(n == 1 or d in node.params["axes"] for d, n in enumerate(operand.shape))
-        if not whole or f.full or not all(is_order_free(node.op.monoid, n.dtype) for n in (node, operand)):
+        if not is_tally(node) or f.full:
             raise NotFusible(reasons.PRODUCT_REDUCED)
         if not self.view.target.tallies:
             raise NotFusible(reasons.PRODUCT_TALLIED)

@@ -14,7 +14,7 @@ from weft.graph.node import Node
 from weft.schedule import reasons
 from weft.schedule.fusion_graph import FusionGraph
 from weft.schedule.group_cache import GroupCache
-from weft.schedule.group_structure import chain_key, reduces
+from weft.schedule.group_structure import chain_key, is_tally, reduces
 
 
 class Group:
@@ -70,6 +70,8 @@ class Grouping:
                 elif not self._try(p, node):
                     moved += self.reasons[p, node] == reasons.TOO_MANY_POSITIONS
         self._merge_siblings()
+        if view.target.tallies:
+            self._merge_tallies()
         self._hand_over()
 
     def _weight(self, node: Node) -> int:
@@ -200,6 +202,31 @@ class Grouping:
                 continue
             if self._analyse(a, b) is None:
                 self._merge(a, b)
+
+    def _merge_tallies(self) -> None:
+        """Merge order-free reductions of a whole array with the element-wise kernels and reductions that read the same array."""
+        tallies = [n for n in self.view.real if is_tally(n) and reduces(n)]
+        if not tallies:
+            return
+        order = {n: k for k, n in enumerate(self.view.graph.order)}
+        reads: dict[Node, list[Node]] = {}
+        readers: dict[Node, list[Node]] = {}
+        for node in self.view.real:
+            if node.op.kind == "elementwise" or is_tally(node):
+                shape = (node.inputs[0] if is_tally(node) else node).shape
+                reads[node] = sorted([m for m in self.view.memory_below(node) if m.shape == shape], key=order.__getitem__)
+                for array in reads[node]:
+                    readers.setdefault(array, []).append(node)
+        for node in tallies:
+            arrays = dict.fromkeys(array for n in self.of[node].nodes for array in reads.get(n, ()))
+            for other in dict.fromkeys(n for array in arrays if array.size == node.inputs[0].size for n in readers[array]):
+                a, b = self.of[node], self.of[other]
+                if a is b or a.weight + b.weight > self.limits.largest:
+                    continue
+                if not all(n.op.kind == "elementwise" or is_tally(n) for n in (*a.nodes, *b.nodes)):
+                    continue
+                if not self._are_dependent(a, b) and self._analyse(a, b) is None:
+                    self._merge(a, b)
 
     def _hand_over(self) -> None:
         """Move element-wise results that only one other kernel reads into that kernel, if it reads no more memory then.

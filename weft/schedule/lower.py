@@ -13,7 +13,7 @@ from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Ker
 from weft.schedule import lower_attention, lower_index, lower_product, reasons
 from weft.schedule.expand import EarlierReduction, Expander, Pending, Scope
 from weft.schedule.fusion_graph import FusionGraph
-from weft.schedule.group_structure import Structure, ends_kernel
+from weft.schedule.group_structure import Structure, ends_kernel, is_tally
 from weft.schedule.reasons import NotFusible
 from weft.schedule.traffic import traffic
 
@@ -131,10 +131,41 @@ def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:
     for n in fulls:
         if n not in within_f:
             groups.setdefault(_operand_tokens(st, n), ([], []))[1].append(n)
+    if x.view.target.tallies:
+        _join_loops(st, groups)
     out = [_plain_phase(x, st, some, reduced) for some, reduced in groups.values()]
     if within_s or within_f:
         out.append(_shared_phase(x, st, shared, within_s, within_f))
     return out
+
+
+def _join_loops(st: Structure, groups: dict[tuple, tuple[list[Node], list[Node]]]) -> None:
+    """Move reductions that may run in any order into loops of the same extents that read one of their arrays.
+
+    groups: key of the loops -> the nodes stored and the reductions computed in them.
+    """
+    for key, (stores, fulls) in list(groups.items()):
+        if stores or not all(map(is_tally, fulls)):
+            continue
+        operand = fulls[0].inputs[0]
+        for other, (stored, reduced) in groups.items():
+            first = stored[0] if stored else reduced[0].inputs[0]
+            if other != key and all(map(is_tally, reduced)) and _have_equal_loops(st, key, operand, other, first):
+                if any(st.arrays_below(a.inputs[0]) & st.arrays_below(b) for a in fulls for b in (*stored, first)):
+                    reduced += fulls
+                    del groups[key]
+                    break
+
+
+def _have_equal_loops(st: Structure, a: tuple, x: Node, b: tuple, y: Node) -> bool:
+    """Return whether the loops with keys a and b, over the dimensions of x and y, may be the same loops."""
+    if any(st.split_of(t) for key in (a, b) for t in key if isinstance(t, int)):
+        return False
+    own, others = (set(key) if all(isinstance(t, int) for t in key) else set() for key in (a, b))
+    if own & others:
+        return own == others
+    plain = all(key[:1] == ("memory",) or all(isinstance(t, int) for t in key) for key in (a, b))
+    return plain and [n for n in x.shape if n != 1] == [n for n in y.shape if n != 1]
 
 
 def _reads_reduction(st: Structure, full: Node) -> bool:
@@ -220,7 +251,12 @@ def _plain_phase(x: Expander, st: Structure, stores: Sequence[Node], fulls: Sequ
             by_dim = [next((a for a in loops if axis_index(a) == i), None) for i in index]
             axes = tuple([a for d in n.params["axes"] if (a := by_dim[d]) is not None])
             value, monoid = x.at(n.inputs[0], index), n.op.monoid
-        x.complete[n] = x.reduce(n, axes, monoid, value, carried=False, into=reductions)
+        if stores and x.view.target.tallies and is_tally(n):
+            value, dtype = lower_product.expand_tally(x, value, n)
+            part = x.reduce(n, axes, monoid, value, carried=False, into=reductions, dtype=dtype)
+            x.complete[n] = lower_product.join_tally(x, n, [part])
+        else:
+            x.complete[n] = x.reduce(n, axes, monoid, value, carried=False, into=reductions)
     return Phase((), (Stage(loops or (), tuple(reductions), tuple(pending)),))  # type: ignore[arg-type]
 
 
@@ -238,6 +274,8 @@ def _operand_index(
             for t, a in zip([t for t in below.dims if t], loops, strict=True):
                 domain.at[st.find(t)] = axis_index(a)
     if below is not None:
+        for t, a in zip([st.find(t) for t in below.dims if t], loops, strict=True):
+            domain.at.setdefault(t, axis_index(a))
         return tuple([domain.at[st.find(t)] if t else ZERO for t in below.dims]), loops
     own = iter(loops)
     return tuple([axis_index(next(own)) if e != 1 else ZERO for e in operand.shape]), loops

@@ -30,7 +30,7 @@ def phases(x: Expander, st: Structure) -> list[Phase]:
     out = [Phase((), _stages(x, st, node, partial(order, x.view.target.orders), part, tallies)) for part in parts]
     x.scope = Scope()
     for tally, of_parts in tallies.items():
-        x.complete[tally] = _join_tallies(x, tally, of_parts)
+        x.complete[tally] = join_tally(x, tally, of_parts)
     last: list[Pending] = []
     for n in st.stored_nodes:
         if st.facts[n].full:
@@ -83,7 +83,7 @@ def _stages(
         below = st.read(tally.inputs[0])
         assert below is not None
         value = x.at(tally.inputs[0], tuple([at[st.find(t)] if t else ix.ZERO for t in below.dims]))
-        value, dtype = _expand_tally(x, value, tally)
+        value, dtype = expand_tally(x, value, tally)
         of_parts.append(x.reduce(tally, loops, tally.op.monoid, value, carried=False, into=reductions, dtype=dtype))
     if a is None or b is None:  # nothing to sum
         return (Stage(loops, tuple(reductions), tuple(pending)),)  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ def _stages(
     return (c, Stage(loops, tuple(reductions), stores)) if tallies else (c,)
 
 
-def _expand_tally(x: Expander, value: Value, tally: Node) -> tuple[Value, Format]:
+def expand_tally(x: Expander, value: Value, tally: Node) -> tuple[Value, Format]:
     """Return the value that a tally reduces, and the dtype of its result: bools and magnitudes are compared as integers.
 
     The bits of floats that are not negative are in the order of the floats, and NaN is above infinity. An integer comparison is
@@ -127,8 +127,8 @@ def _is_magnitude(value: Value) -> bool:
     return value.op == "abs" and value.dtype in FLOATS
 
 
-def _join_tallies(x: Expander, tally: Node, of_parts: list[Value]) -> Value:
-    """Return a tally of the whole product from those of its parts."""
+def join_tally(x: Expander, tally: Node, of_parts: list[Value]) -> Value:
+    """Return the result of a tally from the reductions of its parts: those of a product, or the only one."""
     operation = {"sum": "add", "prod": "mul"}.get(tally.op.monoid, tally.op.monoid)
     value = reduce(getattr(x.m, operation), of_parts)
     operand = tally.inputs[0].dtype

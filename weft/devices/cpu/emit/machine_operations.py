@@ -35,6 +35,8 @@ def emit_machine_operation(o: Ops, v: Value, args: list[str]) -> str:
     if op == "select":
         return o.select(args[0], llvm_type(v.dtype), args[1], args[2])
     if op == "cast":
+        if _rounds_nothing(v):
+            return args[0]
         return cast(o, args[0], v.args[0].dtype, v.dtype)
     if op.startswith("round_"):
         return round_with_mode(o, args[0], v.args[0].dtype, v.dtype, op.removeprefix("round_"), *args[1:])
@@ -66,6 +68,15 @@ def _float_op(o: Ops, op: str, t: str, args: list[str], v: Value) -> str:
     if op in ("floordiv", "rem"):
         return _float_divmod(o, op, t, *args)
     return _pow(o, t, v.args[1], *args) if op == "pow" else function(o, op, t, *args)
+
+
+def _rounds_nothing(v: Value) -> bool:
+    """Return whether a cast to a storage-only float is of a number of this format, computed from such numbers."""
+    (x,), form = v.args, v.dtype
+    if not form.narrow or x.dtype is not form.computed or not is_exact(x.op, form):
+        return False
+    operands = x.args[1:] if x.op == "select" else x.args
+    return all(a.op == "cast" and a.args[0].dtype is form or a.op == "const" and a.attr == 0 for a in operands)
 
 
 def _pow(o: Ops, t: str, power: Value, x: str, y: str) -> str:

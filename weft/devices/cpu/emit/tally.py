@@ -1,10 +1,11 @@
-"""Tallies in the epilogue of a product or convolution: see ``weft/kernel/tallies.py``.
+"""Tallies in the chunks of a kernel: see ``weft/kernel/tallies.py``.
 
-Each chunk of the product has a slot in shared scratch, with one vector of states for each tally. A tile merges its elements in
-registers and then its states into the chunk's slot. When all chunks are done, the slots are merged and the results are stored.
+Each chunk has a slot in shared scratch, with one vector of states for each tally. A loop nest, or a tile of a product, merges its
+elements in registers and then its states into the chunk's slot. When all chunks are done, the slots are merged and the results
+are stored.
 
-The address of the slot is one more argument: the chunk runs with a copy of the kernel's arguments that ends with it, so the
-functions between a chunk and its tiles need no parameter for it.
+In products and convolutions the address of the slot is one more argument: the chunk runs with a copy of the kernel's arguments
+that ends with it, so the functions between a chunk and its tiles need no parameter for it.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class Cell:
     align: int
 
 
-class Tallies:
-    """Emit the tallies of one contraction, on vectors of ``lanes`` elements."""
+class TallyStates:
+    """Emit the states of tallies, on vectors of ``lanes`` elements, in variables of a function and in the slots of chunks."""
 
-    def __init__(self, module: Module, isa: ISA, kernel: Kernel, tallies: tuple[Reduction, ...], lanes: int) -> None:
-        self.module, self.isa, self.kernel, self.tallies, self.lanes = module, isa, kernel, tallies, lanes
+    def __init__(self, module: Module, isa: ISA, tallies: tuple[Reduction, ...], lanes: int) -> None:
+        self.module, self.isa, self.tallies, self.lanes = module, isa, tallies, lanes
         self.in_registers = [_narrow_counts(r) for r in tallies]
         self.values = list(iterate_values([r.value for r in tallies]))
         self.places = {}
@@ -46,11 +47,6 @@ class Tallies:
             self.places[r.id] = size
             size += round_to_line(lanes * r.accum.bytes)
         self.size = size
-        self.slot = record_slot(kernel) + 1
-
-    def of(self, tallies: tuple[Reduction, ...]) -> Tallies:
-        """Return the same for ``tallies``, whose values are expressions over other axes."""
-        return self if tallies is self.tallies else Tallies(self.module, self.isa, self.kernel, tallies, self.lanes)
 
     def __bool__(self) -> bool:
         return bool(self.tallies)
@@ -58,8 +54,6 @@ class Tallies:
     def _vector(self, r: Reduction) -> tuple[str, int]:
         """Return the type of a tally's states, and their alignment."""
         return wide(llvm_type(r.accum), self.lanes), min(self.lanes * r.accum.bytes, LINE)
-
-    # ---- in a tile
 
     def begin(self, f: Function) -> list[Cell]:
         """Return variables for the states of all tallies, set to their identities."""
@@ -83,9 +77,14 @@ class Tallies:
             (value,) = reduce.merge(ops, r, [f.load(cell.type_, cell.pointer, cell.align)], [value])
             f.store(cell.type_, value, cell.pointer, cell.align)
 
-    def end(self, f: Function, cells: list[Cell]) -> None:
-        """Merge the variables into the slot of the chunk."""
-        slot = f.argument(self.slot) if cells else ""
+    def clear(self, f: Function, slot: str) -> None:
+        """Set the states in a slot to their identities."""
+        for r in self.tallies:
+            type_, align = self._vector(r)
+            f.store(type_, reduce.identity(r, self.lanes)[0], f.offset(slot, self.places[r.id]), align)
+
+    def merge_into(self, f: Function, cells: list[Cell], slot: str) -> None:
+        """Merge the variables into a slot."""
         for r, cell in zip(self.tallies, cells, strict=True):
             type_, align = self._vector(r)
             value = f.load(cell.type_, cell.pointer, cell.align)
@@ -95,32 +94,8 @@ class Tallies:
             ops = Ops(f, self.module, self.isa, self.lanes)
             f.store(type_, reduce.merge(ops, r, [f.load(type_, at, align)], [value])[0], at, align)
 
-    # ---- around the chunks
-
-    def wrap(self, body: str, base: int) -> str:
-        """Return the name of a function that runs ``body(args, chunk, worker)`` with the chunk's slot as one more argument.
-
-        base: offset of the first slot in scratch.
-        """
-        kernel = self.kernel
-        self.module.took("tallies")
-        f = self.module.function(f"define internal void {body}.tally(ptr %args, i64 %chunk, i64 %worker)")
-        first = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
-        count = record_slot(kernel) + _checks(kernel)
-        args = f.local(f"[{8 * self.slot + 8} x i8]", 8)
-        for k in range(count):
-            f.store("i64", f.load("i64", f.offset("%args", 8 * k), 8), f.offset(args, 8 * k), 8)
-        slot = f.offset(f.argument(first), f.add(f.mul("%chunk", self.size), base))
-        f.store("ptr", slot, f.offset(args, 8 * self.slot), 8)
-        for r in self.tallies:
-            type_, align = self._vector(r)
-            f.store(type_, reduce.identity(r, self.lanes)[0], f.offset(slot, self.places[r.id]), align)
-        f.do(f"call void {body}(ptr {args}, i64 %chunk, i64 %worker)")
-        return f"{body}.tally"
-
-    def join(self, f: Function, chunks: int, base: int) -> dict[int, str]:
-        """Merge the slots of all chunks. Return the result of each tally."""
-        scratch = f.offset(f.argument(record_slot(self.kernel) - 1), base)
+    def join_slots(self, f: Function, chunks: int, scratch: str) -> dict[int, str]:
+        """Merge the slots of all chunks, the first of which is at ``scratch``. Return the result of each tally."""
         ops = Ops(f, self.module, self.isa, self.lanes)
         states = []
         for r in self.tallies:
@@ -137,6 +112,46 @@ class Tallies:
             one = Ops(f, self.module, self.isa, None)
             results[r.id] = reduce.finish(one, r, reduce.fold_lanes(one, r, [[f.load(type_, state, align)]], self.lanes))
         return results
+
+
+class Tallies(TallyStates):
+    """Emit the tallies of one contraction."""
+
+    def __init__(self, module: Module, isa: ISA, kernel: Kernel, tallies: tuple[Reduction, ...], lanes: int) -> None:
+        super().__init__(module, isa, tallies, lanes)
+        self.kernel = kernel
+        self.slot = record_slot(kernel) + 1
+
+    def of(self, tallies: tuple[Reduction, ...]) -> Tallies:
+        """Return the same for ``tallies``, whose values are expressions over other axes."""
+        return self if tallies is self.tallies else Tallies(self.module, self.isa, self.kernel, tallies, self.lanes)
+
+    def end(self, f: Function, cells: list[Cell]) -> None:
+        """Merge the variables into the slot of the chunk."""
+        self.merge_into(f, cells, f.argument(self.slot) if cells else "")
+
+    def wrap(self, body: str, base: int) -> str:
+        """Return the name of a function that runs ``body(args, chunk, worker)`` with the chunk's slot as one more argument.
+
+        base: offset of the first slot in scratch.
+        """
+        kernel = self.kernel
+        self.module.took("tallies")
+        f = self.module.function(f"define internal void {body}.tally(ptr %args, i64 %chunk, i64 %worker)")
+        first = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
+        count = record_slot(kernel) + _checks(kernel)
+        args = f.local(f"[{8 * self.slot + 8} x i8]", 8)
+        for k in range(count):
+            f.store("i64", f.load("i64", f.offset("%args", 8 * k), 8), f.offset(args, 8 * k), 8)
+        slot = f.offset(f.argument(first), f.add(f.mul("%chunk", self.size), base))
+        f.store("ptr", slot, f.offset(args, 8 * self.slot), 8)
+        self.clear(f, slot)
+        f.do(f"call void {body}(ptr {args}, i64 %chunk, i64 %worker)")
+        return f"{body}.tally"
+
+    def join(self, f: Function, chunks: int, base: int) -> dict[int, str]:
+        """Merge the slots of all chunks. Return the result of each tally."""
+        return self.join_slots(f, chunks, f.offset(f.argument(record_slot(self.kernel) - 1), base))
 
 
 def emit_tally_stores(

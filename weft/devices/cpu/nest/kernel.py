@@ -17,6 +17,7 @@ from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.merge_similar import merge_similar_functions
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
+from weft.devices.cpu.emit.tally import TallyStates
 from weft.devices.cpu.emit.text import Generated, Module
 from weft.devices.cpu.nest.column_reductions import Slab, emit_blocks, emit_blocks_merge
 from weft.devices.cpu.nest.loop_plan import NestPlan, plan_part
@@ -30,6 +31,7 @@ from weft.kernel.ir import Axis, Kernel, Reduction, size_of
 from weft.kernel.stages import Part, split
 from weft.kernel.unroll import unroll
 
+SCALAR_LANES = 4  # lanes of the states of tallies in scalar code, which uses the first one
 MIN_SIMILAR_PARTS = 4  # least parts of a kernel in which similar ones are merged
 
 
@@ -37,7 +39,7 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     """Return the LLVM text of a kernel as loop nests. It is correct for every kernel, contractions included."""
     m = Module()
     symbol = f"weft_{kernel.name}"  # the prefix avoids names of C functions
-    parts, scratch = split(unroll(kernel))
+    parts, scratch = split(unroll(kernel), tallies=True)
     may_repeat = not in_place(kernel)
     buffers = (*kernel.inputs, *kernel.outputs)
     layout = ScratchLayout({key_of(b): i for i, b in enumerate(buffers)}, kernel.scalars, len(buffers),
@@ -59,9 +61,12 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
             differ = entry.let(f"icmp ne ptr {source}, {target}", "c")
         with entry.when(differ) if differ else nullcontext():
             run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
-        if plan.kind in ("full", "blocks"):
-            merge = emit_merge if plan.kind == "full" else emit_blocks_merge
-            merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
+        if part.tallied or plan.kind in ("full", "blocks"):
+            if part.tallied:
+                emit_tally_merge(m, isa, layout, part, plan, f"{name}.merge")
+            else:
+                merge = emit_merge if plan.kind == "full" else emit_blocks_merge
+                merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
             entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
         if i + 1 < len(parts) and any(v.op == "check" and v.attr.site is not None for v in walk(roots(part.stages))):
             return_if_fault(entry, entry.argument(record_slot(kernel), "%context"))
@@ -89,10 +94,42 @@ def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: Nest
     kind = "scalar" if plan.kind == "tiles" and plan.axis is None else plan.kind
     m.took(" ".join([kind, *(word for word, holds in marks if holds)]))
     m.vectors = m.vectors or plan.kind != "tiles" or plan.axis is not None
-    _EMITTERS[plan.kind](n, plan)
+    if part.tallied:
+        _emit_tallied(n, plan)
+    else:
+        _EMITTERS[plan.kind](n, plan)
     if n.base.streamed:
         m.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
         f.do("call void @llvm.x86.sse.sfence()")
+
+
+def _tally_states(n: Nest, part: Part, plan: NestPlan) -> TallyStates:
+    return TallyStates(n.m, n.isa, part.stages[0].reductions, SCALAR_LANES if plan.axis is None else plan.lanes)
+
+
+def _emit_tallied(n: Nest, plan: NestPlan) -> None:
+    """Emit a part with tallies. The variables of each unrolled vector are merged into the chunk's slot at the end."""
+    n.m.took("tallies of a nest")
+    states = _tally_states(n, n.part, plan)
+    copies = [states.begin(n.f) for _ in range(plan.unroll)]
+    slot = n.f.offset(n.scratch(n.layout.states(states.tallies[0], plan.chunks * states.size)), n.f.mul("%chunk", states.size))
+    states.clear(n.f, slot)
+    n.tally = lambda number, env: states.add(n.f, env, copies[number % len(copies)])
+    _EMITTERS[plan.kind](n, plan)
+    for cells in copies:
+        states.merge_into(n.f, cells, slot)
+
+
+def emit_tally_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: NestPlan, name: str) -> None:
+    """Emit the join of the slots of all chunks, and the stores of the results."""
+    f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
+    n = Nest(f, m, isa, layout, replace(part, stages=()))
+    states = _tally_states(n, part, plan)
+    scratch = n.scratch(layout.states(states.tallies[0], plan.chunks * states.size))
+    n.base.accs.update(states.join_slots(f, plan.chunks, scratch))
+    for r in states.tallies:
+        n.base.acc_level[r.id] = 0
+        n.export(r, n.env())
 
 
 def _chunk_range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int, str | int]:
@@ -282,11 +319,18 @@ def _emit_full(n: Nest, plan: NestPlan) -> None:
             for t, p, s in zip(reduce.state_types(r), pointers[r.id], states[r.id][0], strict=False):
                 store_cell(f, t, s, f.element(p, "i64", b), 8)
 
+    def store(envs: list[Env], before: bool) -> None:
+        for env in () if before else envs:
+            for s in stage.stores:
+                n.store(s, env)
+
+    hook = store if stage.stores else None
+
     with n.loop(lo, hi) as b:
-        keep(reduce_moving_block(n, stage, lanes, f.mul(b, block), block), b)
+        keep(reduce_moving_block(n, stage, lanes, f.mul(b, block), block, hook), b)
     if full_blocks < blocks:
         with n.when(f.let(f"icmp eq i64 %chunk, {plan.chunks - 1}")):
-            keep(reduce_block(n, stage, lanes, full_blocks * block, total), full_blocks)
+            keep(reduce_block(n, stage, lanes, full_blocks * block, total, hook), full_blocks)
 
 
 def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, lanes: int, name: str) -> None:

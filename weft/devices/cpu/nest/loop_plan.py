@@ -89,7 +89,7 @@ def plan_part(part: Part, isa: ISA, may_repeat: bool = False) -> NestPlan:
     slab = 0 if part.is_ordered else slab_width(part, axis, isa, chunks > 1)
     if slab:
         return NestPlan("sheet", axis.id, lanes, 1, outer * -(-extent // slab), piece=slab, parallel=chunks > 1)
-    may_repeat = may_repeat and not part.is_ordered and not _reads_outputs(part)
+    may_repeat = may_repeat and not part.is_ordered and not part.tallied and not _reads_outputs(part)
     minor, unroll = _minor_axis(part, axis.id, lanes), _unroll_factor(values, axis.id)
     if minor is not None:
         unroll = min(unroll, -(-extent * minor.extent // lanes))

@@ -55,6 +55,7 @@ class Nest:
         self.f, self.m, self.isa, self.layout, self.part = f, m, isa, layout, part
         self.levels = [Level(f.lines)]
         self.base = Env(levels=self.levels)
+        self.tally: Callable[[int, Env], None] | None = None  # merges the elements of the Env with a number into the tallies
         self._scratch: str | None = None
         self._tags = 0
         self.base.pairs.update(_adjacent_loads(part))

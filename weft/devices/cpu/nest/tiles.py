@@ -23,6 +23,10 @@ def emit_stages(n: Nest, envs: list[Env]) -> None:
 
 def emit_stage(n: Nest, stage: Stage, envs: list[Env]) -> None:
     total = size_of(stage.axes)
+    if n.tally is not None:  # before the stores, which may overwrite operands
+        for number, env in enumerate(envs):
+            n.tally(number, env)
+        stage = Stage(stage.axes, (), stage.stores)
     if any(r.running for r in stage.reductions):
         if total:
             n.m.took("tile running")
