@@ -34,7 +34,7 @@ def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 def product(a: np.ndarray, b: np.ndarray, form: Any, every: int | None = None) -> np.ndarray:
     """Return a @ b, (..., m, k) by (..., k, n), one product after the other."""
-    total = np.zeros(np.matmul(a, b).shape, F4)
+    total = np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), F4)
     part = np.zeros_like(total)
     for k in range(a.shape[-1]):
         x, y = a[..., :, k, None], b[..., k, None, :]

@@ -7,7 +7,7 @@ where no kernel took it. The ways are those of ``Generated.paths``.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.fuzz.expressions import check as check_expression
 from tests.fuzz.levels import Mismatch
@@ -244,6 +244,22 @@ def _bytes(m: int, n: int, k: int) -> Callable[[random.Random, str], Case]:
     return case
 
 
+def _rounded(text: str, a: tuple[int, ...], b: tuple[int, ...], every: Sequence[int]) -> Callable[[random.Random, str], Case]:
+    """A product whose sums are rounded."""
+    def case(r: random.Random, d: str) -> Case:
+        formats = f", accumulate='{r.choice(('float16', 'bfloat16', 'float8_e5m2', 'float4_e2m1fn'))}', every={r.choice(every)}"
+        return {"x0": (d, a, "normal"), "x1": (d, b, "normal")}, text.replace("{}", formats)
+
+    return case
+
+
+ROUNDED_PRODUCTS: dict[str, tuple[str, Callable[[random.Random, str], Case]]] = {
+    "rounded sums": ("product rounds sums", _rounded("wf.matmul(x0, x1{})", (13, 70), (70, 40), (1, 2, 16, 100))),
+    "rounded pieces": ("product rounds sums", _rounded("wf.matmul(x0, x1{})", (26, 1100), (1100, 70), (1, 32))),
+    "rounded windows": (
+        "tile rounded sums", _rounded("wf.nn.conv2d(x0, x1, padding=1{})", (2, 3, 7, 8), (5, 3, 3, 3), (2, 9, 40)),
+    ),
+}
 BYTES = ("int8", "uint8")
 INTEGER_PRODUCTS: dict[str, tuple[str, Callable[[random.Random, str], Case]]] = {
     "bytes": ("product of integers", _bytes(13, 70, 129)), "bytes in pieces": ("product of integers", _bytes(30, 130, 4101)),
@@ -284,6 +300,7 @@ def cases() -> list[tuple[str, str, str]]:
     out += [(n, "", d) for n, (_, _, dtypes) in MAPS.items() for d in dtypes]
     out += [(n, "", d) for n in PRODUCTS for d in FLOATS if n != "turns b" or d in ("float32", "float64")]
     out += [(n, "", d) for n in INTEGER_PRODUCTS for d in BYTES]
+    out += [(n, "", d) for n in ROUNDED_PRODUCTS for d in FLOATS if d != "float64"]
     return out + [(n, "", d) for n in CONVOLUTIONS for d in FLOATS]
 
 
@@ -304,7 +321,7 @@ def program(name: str, monoid: str, dtype: str, seed: int) -> Program:
     if name in REDUCTIONS:
         way, reduce = REDUCTIONS[name]
         return _program(name, way, reduce(r, monoid, dtype), seed)
-    way, make = (MAPS[name][:2]) if name in MAPS else (PRODUCTS | INTEGER_PRODUCTS | CONVOLUTIONS)[name]
+    way, make = (MAPS[name][:2]) if name in MAPS else (PRODUCTS | INTEGER_PRODUCTS | ROUNDED_PRODUCTS | CONVOLUTIONS)[name]
     return _program(name, way, make(r, dtype), seed)
 
 

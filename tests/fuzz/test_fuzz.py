@@ -128,7 +128,8 @@ def test_every_primitive_dtype_and_way_is_met(done: Done) -> None:
     assert WAYS <= set(counters["paths"]), sorted(WAYS - set(counters["paths"]))
 
 
-WAYS = {way for cases in (paths.REDUCTIONS, paths.MAPS, paths.PRODUCTS, paths.CONVOLUTIONS) for way, *_ in cases.values()
+TABLES = paths.REDUCTIONS, paths.MAPS, paths.PRODUCTS, paths.ROUNDED_PRODUCTS, paths.CONVOLUTIONS
+WAYS = {way for cases in TABLES for way, *_ in cases.values()
         if way and way not in ("tile running", "convolution")} | {"scatter", "parallel", "chunks"}
 
 
