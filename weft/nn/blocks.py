@@ -16,12 +16,12 @@ from typing import Any
 from weft.array import Array
 from weft.dtypes.block_formats import BlockFormat
 from weft.dtypes.formats import FLOATS
+from weft.dtypes.rounding import check_rounding
 from weft.errors import DTypeError
 from weft.functions.creation.fill import arange
 from weft.functions.dtype_info.dtype_info import astype
 from weft.functions.elementwise.ufuncs import absolute, isfinite, stop_gradient
 from weft.functions.indexing.where import where
-from weft.functions.random.rounding import check_rounding
 from weft.functions.statistics.pad import pad
 
 

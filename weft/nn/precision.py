@@ -25,11 +25,11 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.dtypes.block_formats import BlockFormat
 from weft.dtypes.formats import FLOATS, INT32, Format, holds
-from weft.dtypes.rounding import Accumulator
+from weft.dtypes.rounding import Accumulator, check_rounding
 from weft.errors import DTypeError
 from weft.functions.elementwise.ufuncs import absolute
 from weft.functions.linalg.product_formats import parse_accumulator, parse_number_format
-from weft.functions.random.rounding import check_rounding, round_cast
+from weft.functions.random.rounding import round_cast
 from weft.functions.random.state import Words, open_words
 from weft.graph.node import Node
 from weft.graph.primitives.settings import check_formats, format_params

@@ -11,11 +11,11 @@ from weft.array import Array
 from weft.dtypes.block_formats import BlockFormat
 from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, Format, holds
 from weft.dtypes.parse import parse_dtype
+from weft.dtypes.rounding import check_rounding
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import absolute, stop_gradient
 from weft.functions.indexing.where import where
-from weft.functions.random.rounding import check_rounding
 from weft.nn.blocks import check_format
 from weft.nn.precision import BlockRounding, Rounding, straight_rounding
 from weft.nn.quantized.array import check_axis

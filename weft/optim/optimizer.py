@@ -17,11 +17,11 @@ from weft.array import Array
 from weft.dtypes.formats import FLOAT32 as FLOAT32_FORMAT
 from weft.dtypes.formats import FLOATS, Format
 from weft.dtypes.parse import parse_dtype
+from weft.dtypes.rounding import check_rounding
 from weft.eager.materialise import can_compute
 from weft.errors import DTypeError, ShapeError, TraceError, short
 from weft.functions.creation.fill import full, zeros
 from weft.functions.elementwise.ufuncs import expm1
-from weft.functions.random.rounding import check_rounding
 from weft.graph.node import Node, Shape
 from weft.optim import array_writes
 from weft.optim.array_writes import Writes, write_together

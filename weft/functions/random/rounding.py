@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, FLOATS, INTEGERS, Format, holds
-from weft.dtypes.rounding import MODES
+from weft.dtypes.rounding import MODES, check_rounding
 from weft.errors import DTypeError
 from weft.functions.random.state import open_words
 from weft.functions.support.arguments import Node, cast, number, op
@@ -36,16 +36,6 @@ def round_cast(value: Node, form: Format, rounding: str | None, saturate: bool |
     if rounding == "stochastic":
         return op("round_stochastic", x, _words(x, bits, key), dtype=form, bits=bits)
     return op("round_to", x, dtype=form, mode=MODES[rounding])
-
-
-def check_rounding(function: str, form: Format, rounding: str | None, saturate: bool | None) -> None:
-    """Raise an error in the name of ``function`` if a mode does not exist or ``form`` must saturate."""
-    if rounding is not None and rounding not in MODES:
-        raise ValueError(f"{function}: rounding={rounding!r} must be one of {', '.join(map(repr, MODES))}")
-    if saturate not in (None, True, False):
-        raise TypeError(f"{function}: saturate={saturate!r} must be True or False")
-    if saturate is False and form in FLOATS and form.overflow == form.largest:
-        raise DTypeError(f"{function}: {form} has no value for numbers that are too large: saturate=False is not possible")
 
 
 def _to_integer(value: Node, x: Node, form: Format, rounding: str, saturate: bool, bits: int, key: Any) -> Node:
