@@ -65,7 +65,8 @@ def fit(
     precision : "float16" or "bfloat16": activations are stored in 16 bits, weights and updates in float32; with float16 the
         loss is scaled (Micikevicius et al.: Mixed precision training. 2018). Arithmetic stays float32: on a CPU this halves the
         memory traffic of activations, and is often no faster. Or a :class:`weft.Precision`, or a dict of its arguments:
-        operands and gradients of the layers' products are rounded to these formats, in training and validation
+        operands, gradients and sums of the layers' products are rounded to these formats, in training and validation; there,
+        ``accumulate`` is the format of sums
     loss_scale : a number by which the loss is multiplied before derivatives are taken, and gradients are divided afterwards, so
         that gradients in narrow formats do not become zero. "dynamic": an adaptive power of two; updates are skipped if a
         gradient is not finite, or too large for its format, even if it saturates. None: no scale. "auto": "dynamic" for
