@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.formats import BOOL
 from weft.functions.creation.fill import asarray, ones, ones_like, zeros, zeros_like
 from weft.functions.elementwise.compositions import clip
 from weft.functions.elementwise.ufuncs import abs as absolute
-from weft.functions.elementwise.ufuncs import isfinite, maximum, sign
+from weft.functions.elementwise.ufuncs import isfinite, maximum, not_equal, sign, stop_gradient
 from weft.functions.indexing.where import where
 from weft.functions.shape.axes import concat
 from weft.graph.primitives.call import call
@@ -97,7 +98,7 @@ def _run_between_times(problem: Problem, y: Array, times: Array) -> Result:
     else:
         h = first_step(problem.slope, t, last, y, slope, scale, problem.solver.error_order)
         evaluations = 2
-    state: dict[str, Any] = {"t": t, "h": h, "y": y, "slope": slope, "accepted": 0, "rejected": 0, "kept": asarray(True)}
+    state: dict[str, Any] = {"t": t, "h": h, "y": y, "slope": slope, "accepted": 0, "rejected": 0}
     if isinstance(problem.control, PI) and problem.control.pcoeff:
         state["error"] = ones((), dtype=y.dtype)
     if problem.watcher.events:
@@ -129,7 +130,9 @@ def _attempt(problem: Problem, state: dict[str, Any], last: Array, direction: Ar
     rest = last - t
     final = state["h"] >= _STRETCH_SHARE * absolute(rest)
     width = where(final, rest, direction * state["h"])
-    h = _zero_in_derivatives_of_rejected_steps(width, state["kept"])
+    # A rejected step may be infinite, and then its derivative, 0 times infinity, would be NaN: derivatives compute it for size 0.
+    is_kept = not_equal(wrap(call.after_step(state["accepted"].node)), state["accepted"])
+    h = wrap(call.guard(is_kept.node, width.node, constant(0, width.node.dtype)))
     step = solver.step(problem.slope, t, h, y, state["slope"], problem.atol + problem.rtol * absolute(y))
     after = {**state}
     if isinstance(control, PI):
@@ -140,12 +143,15 @@ def _attempt(problem: Problem, state: dict[str, Any], last: Array, direction: Ar
         accepted = error <= 1
         previous = state.get("error")
         factor = control.factor(error, previous, solver.error_order)
-        after["h"] = absolute(width) * factor.astype(h.dtype)
+        after["h"] = stop_gradient(absolute(width) * factor.astype(h.dtype))
         if previous is not None:
             after["error"] = where(accepted, error, previous)
     else:
         accepted = asarray(True) if step.converged is None else step.converged
-    end, end_state, after["kept"] = where(final, last, t + h), step.y, accepted
+    after.update(accepted=state["accepted"] + accepted, rejected=state["rejected"] + ~accepted)
+    # derivatives need no estimate of the error: they know what became of the step
+    accepted = wrap(call.guard(constant(False, BOOL), accepted.node, is_kept.node))
+    end, end_state = where(final, last, t + h), step.y
     if problem.watcher.events:
         after["events"], part = problem.watcher.find_events(state["events"], t, h, y, step, accepted)
         ended = part < 2
@@ -153,20 +159,8 @@ def _attempt(problem: Problem, state: dict[str, Any], last: Array, direction: Ar
         end_state = where(ended, evaluate(y, step.polynomial, part), end_state)
     after.update(
         t=where(accepted, end, t), y=where(accepted, end_state, y), slope=where(accepted, step.slope, state["slope"]),
-        accepted=state["accepted"] + accepted, rejected=state["rejected"] + ~accepted,
     )
     return after, Attempt(step, t, h, y, end, end_state, accepted)
-
-
-def _zero_in_derivatives_of_rejected_steps(h: Array, kept: Array) -> Array:
-    """Return the size of a step. The derivative of a step that is rejected is computed for size 0.
-
-    The values of a rejected step may be infinite, and then its derivative, 0 times infinity, would be NaN.
-
-    kept : carry of the loop, whether the last step is accepted
-    """
-    h_node = h.node
-    return wrap(call.guard(call.after_step(kept.node), h_node, constant(0, h_node.dtype)))
 
 
 def _goes_on(problem: Problem, state: dict[str, Any], last: Array) -> Array:
