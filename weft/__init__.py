@@ -28,7 +28,7 @@ pi = 3.141592653589793
 _NAMES: dict[str, str] = {
     "weft.array": "Array Scalar ndarray",
     "weft.dtypes.api": """
-        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float4_e2m1fn float6_e2m3fn float6_e3m2fn
+        bool int2 int4 int8 int16 int32 int64 uint2 uint4 uint8 uint16 uint32 uint64 float4_e2m1fn float6_e2m3fn float6_e3m2fn
         float8_e8m0fnu float8_e5m2 float8_e5m2fnuz float8_e4m3 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz
         float8_e3m4 float16 bfloat16 float32 float64 complex64 complex128
         csingle cdouble bool_ byte double half int_ intc intp long longlong short single

@@ -7,18 +7,18 @@ Written by ``python tools/stub.py`` from the lists there.
 
 from weft.array import Array as Array, Scalar as Scalar, ndarray as ndarray
 from weft.dtypes.api import (
-    bool as bool, int8 as int8, int16 as int16, int32 as int32, int64 as int64, uint8 as uint8, uint16 as uint16,
-    uint32 as uint32, uint64 as uint64, float4_e2m1fn as float4_e2m1fn, float6_e2m3fn as float6_e2m3fn,
-    float6_e3m2fn as float6_e3m2fn, float8_e8m0fnu as float8_e8m0fnu, float8_e5m2 as float8_e5m2,
-    float8_e5m2fnuz as float8_e5m2fnuz, float8_e4m3 as float8_e4m3, float8_e4m3fn as float8_e4m3fn,
-    float8_e4m3fnuz as float8_e4m3fnuz, float8_e4m3b11fnuz as float8_e4m3b11fnuz, float8_e3m4 as float8_e3m4,
-    float16 as float16, bfloat16 as bfloat16, float32 as float32, float64 as float64, complex64 as complex64,
-    complex128 as complex128, csingle as csingle, cdouble as cdouble, bool_ as bool_, byte as byte, double as double,
-    half as half, int_ as int_, intc as intc, intp as intp, long as long, longlong as longlong, short as short,
-    single as single, ubyte as ubyte, uint as uint, uintc as uintc, uintp as uintp, ulong as ulong,
-    ulonglong as ulonglong, ushort as ushort, dtype as dtype, can_cast as can_cast, finfo as finfo,
-    fixed_dtype as fixed_dtype, float_dtype as float_dtype, iinfo as iinfo, isdtype as isdtype,
-    result_type as result_type,
+    bool as bool, int2 as int2, int4 as int4, int8 as int8, int16 as int16, int32 as int32, int64 as int64,
+    uint2 as uint2, uint4 as uint4, uint8 as uint8, uint16 as uint16, uint32 as uint32, uint64 as uint64,
+    float4_e2m1fn as float4_e2m1fn, float6_e2m3fn as float6_e2m3fn, float6_e3m2fn as float6_e3m2fn,
+    float8_e8m0fnu as float8_e8m0fnu, float8_e5m2 as float8_e5m2, float8_e5m2fnuz as float8_e5m2fnuz,
+    float8_e4m3 as float8_e4m3, float8_e4m3fn as float8_e4m3fn, float8_e4m3fnuz as float8_e4m3fnuz,
+    float8_e4m3b11fnuz as float8_e4m3b11fnuz, float8_e3m4 as float8_e3m4, float16 as float16, bfloat16 as bfloat16,
+    float32 as float32, float64 as float64, complex64 as complex64, complex128 as complex128, csingle as csingle,
+    cdouble as cdouble, bool_ as bool_, byte as byte, double as double, half as half, int_ as int_, intc as intc,
+    intp as intp, long as long, longlong as longlong, short as short, single as single, ubyte as ubyte, uint as uint,
+    uintc as uintc, uintp as uintp, ulong as ulong, ulonglong as ulonglong, ushort as ushort, dtype as dtype,
+    can_cast as can_cast, finfo as finfo, fixed_dtype as fixed_dtype, float_dtype as float_dtype, iinfo as iinfo,
+    isdtype as isdtype, result_type as result_type,
 )
 from weft.dtypes.block_formats import (
     BlockFormat as BlockFormat, block_format as block_format, mxfp4 as mxfp4, mxfp6_e2m3 as mxfp6_e2m3,

@@ -473,6 +473,7 @@ def _bitwise_count(operation: Operation, x: Any) -> Node:
         return cast(a, formats.UINT8)
     if a.dtype not in INTEGERS:
         raise DTypeError(f"bitwise_count: integers are needed, but the dtype is {a.dtype}; cast with .astype('int64')")
+    a = cast(a, a.dtype.computed)
     if a.dtype.kind == "signed":
         a = _op("abs", a)
     bits = a.dtype.bits

@@ -37,8 +37,8 @@ def _classes(kind: str) -> tuple[DType, ...]:
 
 
 (bool,) = _classes("bool")  # noqa: A001  the array API's name
-int8, int16, int32, int64 = _classes("signed")
-uint8, uint16, uint32, uint64 = _classes("unsigned")
+int2, int4, int8, int16, int32, int64 = _classes("signed")
+uint2, uint4, uint8, uint16, uint32, uint64 = _classes("unsigned")
 (
     float4_e2m1fn, float6_e2m3fn, float6_e3m2fn, float8_e8m0fnu, float8_e5m2, float8_e5m2fnuz, float8_e4m3, float8_e4m3fn,
     float8_e4m3fnuz, float8_e4m3b11fnuz, float8_e3m4, float16, bfloat16, float32, float64,
@@ -479,10 +479,10 @@ def iinfo(dtype: Any) -> np.iinfo:
     >>> wf.iinfo(wf.int8).max
     127
     """
-    numpy_dtype = format_of(type(dtype) if type(dtype) in _PYTHON else dtype).numpy
-    if numpy_dtype not in SIGNED + UNSIGNED:
-        raise DTypeError(f"iinfo: {numpy_dtype.name} is not an integer dtype; use finfo")
-    return np.iinfo(numpy_dtype)
+    form = format_of(type(dtype) if type(dtype) in _PYTHON else dtype)
+    if form not in formats.INTEGERS:
+        raise DTypeError(f"iinfo: {form.name} is not an integer dtype; use finfo")
+    return ml_dtypes.iinfo(form.numpy) if form.narrow else np.iinfo(form.numpy)  # type: ignore[return-value]
 
 
 complete_module(globals(), (is_float, is_inexact), (as_dtype, promote, compared, weak_compared, weak, floating, summed))

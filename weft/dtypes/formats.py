@@ -165,13 +165,18 @@ def _float(name: str, code: str, exponent: int, mantissa: int, bias: int, specia
     return Format(name, "float", bits, code, _numpy_of(name), exponent, mantissa, bias, _FLOAT32, special=special)
 
 
+_INT8, _UINT8 = Format("int8", "signed", 8, "I8", np.dtype(np.int8)), Format("uint8", "unsigned", 8, "U8", np.dtype(np.uint8))
 _FLOAT32 = Format("float32", "float", 32, "F32", np.dtype(np.float32), 8, 23, 127)
 _FLOAT64 = Format("float64", "float", 64, "F64", np.dtype(np.float64), 11, 52, 1023)
 FORMATS: dict[str, Format] = {
     f.name: f for f in (
         Format("bool", "bool", 8, "BOOL", np.dtype(np.bool_)),
-        *(Format(f"int{n}", "signed", n, f"I{n}", np.dtype(f"int{n}")) for n in (8, 16, 32, 64)),
-        *(Format(f"uint{n}", "unsigned", n, f"U{n}", np.dtype(f"uint{n}")) for n in (8, 16, 32, 64)),
+        *(Format(f"int{n}", "signed", n, "", _numpy_of(f"int{n}"), computed=_INT8) for n in (2, 4)),
+        _INT8,
+        *(Format(f"int{n}", "signed", n, f"I{n}", np.dtype(f"int{n}")) for n in (16, 32, 64)),
+        *(Format(f"uint{n}", "unsigned", n, "", _numpy_of(f"uint{n}"), computed=_UINT8) for n in (2, 4)),
+        _UINT8,
+        *(Format(f"uint{n}", "unsigned", n, f"U{n}", np.dtype(f"uint{n}")) for n in (16, 32, 64)),
         _float("float4_e2m1fn", "", 2, 1, 1, "finite"),
         _float("float6_e2m3fn", "", 2, 3, 1, "finite"),
         _float("float6_e3m2fn", "", 3, 2, 3, "finite"),
@@ -218,8 +223,8 @@ def formats_of_kind(*kinds: str) -> tuple[Format, ...]:
 
 
 (BOOL,) = formats_of_kind("bool")
-INT8, INT16, INT32, INT64 = formats_of_kind("signed")
-UINT8, UINT16, UINT32, UINT64 = formats_of_kind("unsigned")
+INT2, INT4, INT8, INT16, INT32, INT64 = formats_of_kind("signed")
+UINT2, UINT4, UINT8, UINT16, UINT32, UINT64 = formats_of_kind("unsigned")
 FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = (
     FORMATS[name] for name in ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64")
 )
@@ -335,7 +340,7 @@ def promote(a: Format, b: Format) -> Format:
 
 @cache
 def _promote(a: Format, b: Format, wide: bool) -> Format:
-    if wide and a is not b and BFLOAT16 not in (a, b) and not (a.alone or b.alone):
+    if wide and a is not b and BFLOAT16 not in (a, b) and not (a.alone or b.alone) and min(a.bits, b.bits) >= 8:
         return FROM_NUMPY[np.promote_types(a.numpy, b.numpy)]
     if a is b or b is BOOL:
         return a
@@ -348,7 +353,7 @@ def _promote(a: Format, b: Format, wide: bool) -> Format:
     if a.kind == "complex":
         return complex_format(_promote(a.part, b.part, wide)) if b in INEXACT else a
     if a.kind == "float" != b.kind:
-        return a if b.bits == 8 else a.computed
+        return a if b.bits <= 8 else a.computed
     if b.kind == "float" != a.kind:
         return _promote(b, a, wide)
     both = "float" if a.kind == "float" else "unsigned" if a.kind == b.kind == "unsigned" else "signed"
@@ -438,7 +443,7 @@ def elementwise_float_format(form: Format) -> Format:
     """Return the format of roots, sines and so on: as ``floating``, or NumPy's float16 and float32 for small formats."""
     if form in INEXACT or not DEFAULT.wide or form.bits > 16:
         return floating(form)
-    return FLOAT16 if form.bits == 8 else FLOAT32
+    return FLOAT16 if form.bits <= 8 else FLOAT32
 
 
 def summed(form: Format) -> Format:

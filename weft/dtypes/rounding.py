@@ -218,6 +218,11 @@ def convert_array(x: np.ndarray, to: np.dtype) -> np.ndarray:
         return x.astype(to)
     if x.dtype.names is not None:
         x = decode_array(x)
+    source, target = FROM_NUMPY.get(x.dtype), FROM_NUMPY.get(to)
+    if source is not None and source.narrow and source.kind != "float":  # integers of 2 and 4 bits
+        x = x.astype(source.computed.numpy)
+    if target is not None and target.narrow and target.kind != "float":
+        return convert_array(x, target.computed.numpy).astype(to)
     if x.dtype.isbuiltin != 1 and to.kind in "iu":
         x = x.astype(np.float32)
     if to.isbuiltin == 1:
@@ -240,6 +245,10 @@ def scalar(value: Any, form: Format) -> Any:
     """Convert a Python number to a NumPy scalar, rounded once. NaN loses its sign, which printed kernels cannot show."""
     if form.custom:
         return convert_array(np.asarray(float(value)), form.numpy)[()]
+    if form.narrow and form.kind != "float":
+        if not form.least <= value <= form.greatest:
+            raise OverflowError(f"Python integer {value} out of bounds for {form}")
+        return convert_array(np.asarray(int(value)), form.numpy)[()]
     if form.narrow and form.numpy.isbuiltin != 1 and type(value) is not bool:
         rounded = convert_array(np.asarray(float(value)), form.numpy)[()]
         return rounded if rounded == rounded else form.numpy.type(np.nan)

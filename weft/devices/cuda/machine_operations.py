@@ -98,6 +98,8 @@ def cast(x: str, source: Format, target: Format) -> str:
         return x
     if target is BOOL:
         return f"({x} != 0)"
+    if target.narrow and target not in FLOATS:
+        return round_to_format(cast(x, source, target.computed), target)
     if target in FLOATS:
         if source.computed is FLOAT64 and target.narrow:  # by way of float32 rounded to odd, which avoids double rounding
             return round_to_format(f"to_odd({x})", target)

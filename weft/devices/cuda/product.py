@@ -98,7 +98,9 @@ def match_operands(part: Part) -> ProductOperands | None:
 def _stored_format(v: Value) -> Format | None:
     """Return the storage-only format behind a cast to float32, or int8 behind a cast to int32; else None."""
     inner = v.args[0].dtype if v.op == "cast" else None
-    return inner if inner is not None and (v.dtype is FLOAT32 and inner.narrow or v.dtype is INT32 and inner is INT8) else None
+    if inner is not None and (v.dtype is FLOAT32 and inner.narrow and inner in FLOATS or v.dtype is INT32 and inner is INT8):
+        return inner
+    return None
 
 
 def tile_of(m: int, n: int, k: int, form: Format, precision: str = "float32") -> Tile:
@@ -117,7 +119,7 @@ def tile_of(m: int, n: int, k: int, form: Format, precision: str = "float32") ->
 
 def on_tensor_cores(form: Format) -> bool:
     """Return whether Triton's ``tl.dot`` supports the format."""
-    return form is FLOAT32 or form is INT8 or form.narrow
+    return form is FLOAT32 or form is INT8 or form.narrow and form in FLOATS
 
 
 def product_launch(part: Part, s: ProductOperands, tile: Tile | None = None) -> Launch:

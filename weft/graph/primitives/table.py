@@ -113,8 +113,9 @@ def scalar_leaf(value: float | int | bool | None, dtype: Format) -> Node:
 
 
 def _numpy_number(value: Any, dtype: Format) -> Any:
-    """Return a number as a NumPy scalar of its format; of a user's format, as one of the format that computes it."""
-    return dtype.computed.numpy.type(rounded_number(value, dtype)) if dtype.custom else scalar(value, dtype)
+    """Return a number as a NumPy scalar of its format; of users' formats and small integers, of the format that computes it."""
+    wide = dtype.custom or dtype.narrow and dtype.kind != "float"
+    return dtype.computed.numpy.type(rounded_number(value, dtype)) if wide else scalar(value, dtype)
 
 
 def constant(value: Any, dtype: Format) -> Node:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from weft.devices.cpu.emit.math import function, libm
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.philox import random_half_word, random_word
-from weft.devices.cpu.emit.storage_formats import bitcast, cast, round_to_storage, round_with_mode
+from weft.devices.cpu.emit.storage_formats import bitcast, cast, keep_low_bits, round_to_storage, round_with_mode
 from weft.devices.cpu.emit.types import llvm_type
 from weft.dtypes.formats import FLOATS, Format
 from weft.kernel.ir import Value, is_exact
@@ -55,7 +55,8 @@ def emit_machine_operation(o: Ops, v: Value, args: list[str]) -> str:
         return round_to_storage(o, out, dtype) if dtype.narrow and not is_exact(op, dtype) else out
     if dtype.kind == "bool":
         return _bool_op(o, op, args)
-    return _int_op(o, op, dtype, args)
+    out = _int_op(o, op, dtype, args)
+    return keep_low_bits(o.f, out, dtype, o.lanes) if dtype.narrow else out
 
 
 def _float_op(o: Ops, op: str, t: str, args: list[str], v: Value) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function
 from weft.devices.cpu.emit.types import cell_type, float_text, literal, llvm_type, memory_type, splat_text, wide
-from weft.dtypes.formats import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, UINT8, UINT32, UINT64, Format
+from weft.dtypes.formats import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, INTEGERS, UINT8, UINT32, UINT64, Format
 from weft.dtypes.rounding import convert_array, decode, encode
 
 
@@ -26,7 +26,18 @@ def from_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str
         bits = f.let(f"zext {wide('i16', lanes)} {name} to {wide('i32', lanes)}")
         high = f.let(f"shl {wide('i32', lanes)} {bits}, {splat_text('i32', '16', lanes)}")
         return f.let(f"bitcast {wide('i32', lanes)} {high} to {wide('float', lanes)}")
+    if dtype.narrow and dtype in INTEGERS:
+        return keep_low_bits(f, name, dtype, lanes)
     return decode_bits(f, name, dtype, lanes) if dtype.narrow else name
+
+
+def keep_low_bits(f: Function, x: str, dtype: Format, lanes: int | None) -> str:
+    """Return an integer of 8 bits with the value of its low bits, which are a number of 2 or 4 bits."""
+    type_, unused = wide("i8", lanes), splat_text("i8", str(8 - dtype.bits), lanes)
+    if dtype.kind == "unsigned":
+        return f.let(f"and {type_} {x}, {splat_text('i8', str((1 << dtype.bits) - 1), lanes)}")
+    high = f.let(f"shl {type_} {x}, {unused}")
+    return f.let(f"ashr {type_} {high}, {unused}")
 
 
 def to_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
@@ -41,6 +52,8 @@ def to_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
         bits = f.let(f"bitcast {wide('float', lanes)} {name} to {wide('i32', lanes)}")
         high = f.let(f"lshr {wide('i32', lanes)} {bits}, {splat_text('i32', '16', lanes)}")
         return f.let(f"trunc {wide('i32', lanes)} {high} to {wide('i16', lanes)}")
+    if dtype.narrow and dtype in INTEGERS:
+        return f.let(f"and {wide('i8', lanes)} {name}, {splat_text('i8', str((1 << dtype.bits) - 1), lanes)}")
     return encode_bits(f, name, dtype, lanes) if dtype.narrow else name
 
 
@@ -118,6 +131,8 @@ def cast(o: Ops, x: str, source: Format, target: Format) -> str:
     if source == target:
         return x
     s, t = llvm_type(source), llvm_type(target)
+    if target.narrow and target in INTEGERS:
+        return keep_low_bits(o.f, cast(o, x, source, target.computed), target, o.lanes)
     if target.kind == "bool":
         return o.cmp("une" if source in FLOATS else "ne", s, x, o.c(s, 0))
     if source in FLOATS:
@@ -195,7 +210,8 @@ def add(o: Ops, a: str, b: str, dtype: Format) -> str:
     if dtype in FLOATS:
         out = o.op("fadd", llvm_type(dtype), a, b)
         return round_to_storage(o, out, dtype) if dtype.narrow else out
-    return o.op("or" if dtype.kind == "bool" else "add", llvm_type(dtype), a, b)
+    out = o.op("or" if dtype.kind == "bool" else "add", llvm_type(dtype), a, b)
+    return keep_low_bits(o.f, out, dtype, o.lanes) if dtype.narrow else out
 
 _MAGNITUDE, _INFINITE, _NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000
 

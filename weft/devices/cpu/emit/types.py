@@ -23,7 +23,7 @@ def llvm_type(dtype: Format) -> str:
         return "i1"
     if dtype in FLOATS:
         return "double" if dtype.computed.bits == 64 else "float"
-    return f"i{dtype.bits}"
+    return f"i{dtype.computed.bits}"
 
 
 @cache

@@ -245,6 +245,8 @@ def _formats() -> dict[Format, int]:
     out = {}
     for k, dtype in enumerate(FORMATS.values()):
         kind = {FLOAT32: layouts.FLOAT32, FLOAT64: layouts.FLOAT64}.get(dtype) or _KINDS.get(dtype.kind, layouts.UNUSED)
+        if dtype.narrow and dtype.kind != "float":  # native code reads whole bytes
+            kind = layouts.UNUSED
         least, most = (-dtype.reach, dtype.reach) if dtype.kind == "float" else (dtype.least, min(dtype.greatest, (1 << 63) - 1))
         if dtype is BOOL:  # accepts no ints
             least, most = 1, 0
