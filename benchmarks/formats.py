@@ -26,6 +26,8 @@ from turns import about, chosen
 
 import weft as wf
 from weft import fixed_dtype, float_dtype
+from weft.dtypes.parse import parse_dtype
+from weft.nn.watch import measure as measure_numbers
 
 try:
     import torch
@@ -124,6 +126,20 @@ def vector(n: int, k: int) -> Case:
     return Case("GB/s of weights", contestants)
 
 
+def _counts(x: Any, y: Any) -> tuple[Any, ...]:
+    """Return the largest magnitude, and the counts of overflows, underflows, zeros and NaNs, of a cast from x to y."""
+    wide = abs(y.astype("float32"))
+    return wf.abs(y).max(), (wide == np.inf).sum(), ((wide == 0) & (x != 0)).sum(), (x == 0).sum(), wf.isnan(wide).sum()
+
+
+STATISTICS: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
+    "largest magnitude": lambda x, y: (wf.abs(y).max(),),
+    "largest and mean magnitude": lambda x, y: (wf.abs(y).max(), wf.abs(y.astype("float32")).mean()),
+    "magnitude and counts": _counts,
+    "what a watch measures": lambda x, y: (measure_numbers(x, parse_dtype(y.dtype)),),
+}
+
+
 def cast(dtype: Any, name: str) -> Case:
     """float32 to a format in several roundings: the bytes read and written in a second. The first contestant copies float32."""
 
@@ -134,7 +150,9 @@ def cast(dtype: Any, name: str) -> Case:
         for mode in (None, "toward zero", "up", "stochastic"):
             out[mode or "nearest"] = Contestant(_returned(lambda a, m=mode: a.astype(dtype, rounding=m), x), moved)
         out["stochastic, 16 bits"] = Contestant(_returned(lambda a: a.astype(dtype, rounding="stochastic", bits=16), x), moved)
-        out["nearest, largest magnitude"] = Contestant(_returned(lambda a: (a.astype(dtype), wf.abs(a).max()), x), moved)
+        for what, statistics in STATISTICS.items():
+            out[f"nearest, {what}"] = Contestant(
+                _returned(lambda a, f=statistics: (lambda y: (y, *f(a, y)))(a.astype(dtype)), x), moved)
         if torch is not None and hasattr(torch, name):
             tx, form = torch.from_numpy(x.numpy().copy()), getattr(torch, name)
             out["torch nearest"] = Contestant(lambda: tx.to(form), moved)

@@ -106,6 +106,7 @@ _NAMES: dict[str, str] = {
         flush_denormals default_dtype get_default_dtype set_default_dtype deterministic get_deterministic
         set_deterministic get_matmul_precision matmul_precision set_matmul_precision device set_device""",
     "weft.nn.precision": "Precision precision",
+    "weft.nn.watch": "watch",
     "weft.transforms.tree": "tree_leaves tree_map",
     "weft.eager.materialise": "eval",
     "weft.tools.bench": "bench",

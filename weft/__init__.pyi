@@ -162,6 +162,7 @@ from weft.transforms.settings import (
     set_device as set_device,
 )
 from weft.nn.precision import Precision as Precision, precision as precision
+from weft.nn.watch import watch as watch
 from weft.transforms.tree import tree_leaves as tree_leaves, tree_map as tree_map
 from weft.eager.materialise import evaluate as _evaluate
 from weft.tools.bench import bench as bench

@@ -45,6 +45,7 @@ NO_ARRAYS = {  # public names that programs need not call, and why
     **dict.fromkeys(("linearize", "jacrev", "hessian"), "tests/transforms/test_nested_derivatives.py nests them at random"),
     **dict.fromkeys(("jit", "eval", "counters", "get_num_threads", "set_num_threads"), "every program is run by them"),
     **dict.fromkeys(("bench", "explain", "profile"), "they print, and compute nothing of their own"),
+    "watch": "it measures numbers, and changes none",
     **dict.fromkeys(("tree_leaves", "tree_map"), "about trees; jit and grad flatten by the same functions"),
     "nn.NeuralODE": "tests/ode draws equations; its steps are decided by rounding",
     "from_dlpack": "imports memory that is not weft's",

@@ -59,6 +59,7 @@ class _Local(threading.local):
     transform_depth: int = 0  # above 0: in a trace or a gradient, where jitted functions are inlined
     flush_denormals: bool = False  # new programs flush denormals to zero
     precision: Any = None  # the formats of the products of layers, and the layer's name: ``nn/precision.py``
+    watch: Any = None  # the key of the active watch of numbers: ``nn/watch.py``
     profiler: ProfilerSession | None = None  # the active profile session of this thread
     compile_threshold: float = 1.0  # share of its compile time that a graph may lose before it is compiled, see ``tiers.py``
     refused_export: Any = None  # array id and frame of the last refused writable export: see ``NumpyMethods._export_memory``

@@ -9,9 +9,12 @@ import os
 import statistics
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from weft.errors import DeviceError
+
+WATCH_EVERY = 50  # updates from one record of --watch to the next
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,6 +41,10 @@ def _parser() -> argparse.ArgumentParser:
         train.add_argument("--checkpoint", metavar="FILE", help="save the state of the run there, after each epoch and at Ctrl-C")
         train.add_argument("--resume", action="store_true", help="continue from the checkpoint, if there is one")
         train.add_argument("--plot", metavar="FILE", help="write a picture of the error curve")
+        train.add_argument(
+            "--watch", metavar="FILE", nargs="?", const="",
+            help="print statistics of the net's numbers, a layer and a tensor; with FILE also write a picture of them",
+        )
         train.add_argument(
             "--profile", metavar="FILE", nargs="?", const="",
             help="profile a step after the training; with FILE also write the profile as .html, .png, .json (Perfetto) or .txt",
@@ -96,11 +103,13 @@ def _train(arguments: argparse.Namespace) -> int:
     split = wf.data.load_digits() if arguments.data == "digits" else wf.data.load_mnist()
     wf.random.seed(arguments.seed)
     net = digit_net(split.x_train.shape[-1])
-    history = wf.train.fit(
-        net, split.x_train, split.y_train, epochs=arguments.epochs, batch_size=arguments.batch_size,
-        optimizer=wf.optim.Adam(lr=arguments.lr), seed=arguments.seed,
-        checkpoint=arguments.checkpoint, resume=arguments.resume or None,
-    )
+    watch = None if arguments.watch is None else wf.watch(net, every=WATCH_EVERY)
+    with nullcontext() if watch is None else watch:
+        history = wf.train.fit(
+            net, split.x_train, split.y_train, epochs=arguments.epochs, batch_size=arguments.batch_size,
+            optimizer=wf.optim.Adam(lr=arguments.lr), seed=arguments.seed, callbacks=[] if watch is None else [watch],
+            checkpoint=arguments.checkpoint, resume=arguments.resume or None,
+        )
     if history.interrupted:
         print(f"interrupted; kept the weights of epoch {history.best}" if history.best else "interrupted in the first epoch")
     if arguments.save:
@@ -109,6 +118,11 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.plot and history.epochs:
         history.plot(arguments.plot)
         print(f"error curve: {arguments.plot}")
+    if watch is not None and watch.records:
+        print(f"update {watch.records[-1][0]:,}, one of {len(watch.records)} that were watched:\n{watch}")
+        if arguments.watch:
+            watch.plot(arguments.watch)
+            print(f"statistics: {arguments.watch}")
     guesses = wf.train.predict(net, split.x_test).argmax(1)
     right = int((guesses == split.y_test).sum())
     print("labels     ", *split.y_test[:16])
@@ -134,11 +148,12 @@ def _check_files(arguments: argparse.Namespace) -> None:
         timing_device()
         if profile:
             check_ending(profile)
-    pictures = [f for f in (arguments.plot, profile) if f and (f == arguments.plot or f.endswith(".png"))]
+    drawn = (arguments.plot, options.get("watch"))
+    pictures = [f for f in (*drawn, profile) if f and (f in drawn or f.endswith(".png"))]
     if pictures and importlib.util.find_spec("matplotlib") is None:
         raise ImportError(f"train: {pictures[0]} needs matplotlib: pip install weft[plot]")
     option_of_path: dict[str, str] = {}
-    for option in ("save", "checkpoint", "plot", "profile"):
+    for option in ("save", "checkpoint", "plot", "watch", "profile"):
         file = options.get(option)
         if file:
             path = Path(file)

@@ -149,6 +149,7 @@ def settings() -> tuple[Any, ...]:
         CONTEXT.placement,
         CONTEXT.flush_denormals,
         CONTEXT.precision,
+        CONTEXT.watch,
         DEFAULT.wide,
         MATMUL_PRECISION.value,
         DETERMINISM.value,

@@ -18,6 +18,7 @@ from weft.graph.gradient import backward
 from weft.graph.node import Node
 from weft.graph.primitives.table import constant, input_leaf
 from weft.process.docstrings import complete_docs, complete_each
+from weft.transforms.taps import Taps
 from weft.transforms.variables import argument_numbers, evaluate, flatten_like, matching, name_of
 from weft.transforms.write_log import call_atomically
 
@@ -73,11 +74,14 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         name = name_of(fun)
         numbers = argument_numbers(argnums, len(args), name)
-        e = evaluate(fun, args, kwargs, numbers, has_aux, f"grad of {name}", _one_number)
+        with Taps() as taps:
+            e = evaluate(fun, args, kwargs, numbers, has_aux, f"grad of {name}", _one_number)
         (node,) = e.nodes
-        gradients = backward([node], [constant(1, node.dtype)], e.variables)
-        node, *gradients = use_up([node, *gradients], e.variables)
-        of = dict(zip(e.variables, gradients, strict=True))
+        variables = [*e.variables, *taps.nodes]
+        gradients = backward([node], [constant(1, node.dtype)], variables)
+        node, *gradients = use_up([node, *gradients], variables)
+        of = dict(zip(variables, gradients, strict=True))
+        taps.deliver(of)
         value = e.rebuild([node])
         if not isinstance(value, Array):
             value = wrap(node)

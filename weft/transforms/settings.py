@@ -27,7 +27,7 @@ from weft.runtime.context import CONTEXT
 from weft.transforms.tree import Structure
 
 
-def _choose(owner: Any, value: Any, name: str = "value") -> None:
+def apply_setting(owner: Any, value: Any, name: str = "value") -> None:
     """Change the setting that the attribute ``name`` of ``owner`` holds."""
     if value != getattr(owner, name):
         setattr(owner, name, value)
@@ -38,11 +38,11 @@ def _choose(owner: Any, value: Any, name: str = "value") -> None:
 def change_setting(owner: Any, value: Any, name: str = "value") -> Iterator[None]:
     """Context manager: change a setting, and restore it at the end."""
     before = getattr(owner, name)
-    _choose(owner, value, name)
+    apply_setting(owner, value, name)
     try:
         yield
     finally:
-        _choose(owner, before, name)
+        apply_setting(owner, before, name)
 
 
 def set_default_dtype(dtype: Any) -> None:
@@ -69,7 +69,7 @@ def set_default_dtype(dtype: Any) -> None:
     (dtype('float64'), dtype('float64'))
     >>> wf.set_default_dtype("float32")
     """
-    _choose(DEFAULT, _check_dtype("set_default_dtype", dtype))
+    apply_setting(DEFAULT, _check_dtype("set_default_dtype", dtype))
 
 
 def get_default_dtype() -> np.dtype:
@@ -132,7 +132,7 @@ def set_deterministic(on: bool) -> None:
     [1.0, 0.0, 2.0]
     >>> wf.set_deterministic(True)
     """
-    _choose(DETERMINISM, _check_bool("set_deterministic", on))
+    apply_setting(DETERMINISM, _check_bool("set_deterministic", on))
 
 
 def get_deterministic() -> bool:
@@ -201,7 +201,7 @@ def set_matmul_precision(precision: str) -> None:
     'tf32'
     >>> wf.set_matmul_precision("float32")
     """
-    _choose(MATMUL_PRECISION, _check_precision("set_matmul_precision", precision))
+    apply_setting(MATMUL_PRECISION, _check_precision("set_matmul_precision", precision))
 
 
 def get_matmul_precision() -> str:
