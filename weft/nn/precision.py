@@ -34,7 +34,7 @@ from weft.functions.random.state import Words, open_words
 from weft.graph.node import Node
 from weft.graph.primitives.settings import check_formats, format_params
 from weft.graph.primitives.settings import current_precision as matmul_precision
-from weft.nn.blocks import rounded_blocks
+from weft.nn.block_rounding import rounded_blocks
 from weft.nn.module_tree import CALL_HOOK, ModuleTree
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import CONTEXT

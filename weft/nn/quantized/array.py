@@ -11,7 +11,7 @@ from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import stop_gradient
-from weft.nn.blocks import (
+from weft.nn.block_rounding import (
     block_scales,
     check_format,
     decode,

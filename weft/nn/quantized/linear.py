@@ -25,7 +25,7 @@ from weft.functions.creation.fill import asarray
 from weft.functions.linalg.products import matmul
 from weft.functions.shape.axes import concat, moveaxis
 from weft.graph.primitives import TABLE
-from weft.nn.blocks import nibbles, split_blocks, unpack_codes
+from weft.nn.block_rounding import nibbles, split_blocks, unpack_codes
 from weft.nn.module import Module
 from weft.nn.quantized.array import QuantizedArray
 from weft.nn.quantized.inputs import input_format, round_inputs, split_digits
