@@ -21,7 +21,10 @@ from weft.kernel.target import Order
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One side of a product. Strides in elements: along its free axis, k, each outer axis, each outer axis of k."""
+    """One side of a product. Strides in elements: along its free axis, k, each outer axis, each outer axis of k.
+
+    nibbles: the elements are halves of bytes: the low ones where the last outer axis of k is 0, the high ones where it is 1.
+    """
 
     buffer: Buffer
     const: int
@@ -29,6 +32,7 @@ class Operand:
     k: int
     outer: tuple[int, ...]
     k_outer: tuple[int, ...]
+    nibbles: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ def match_product(kernel: Kernel) -> Product | None:
     if found is None or found[0].accum.name not in ("float32", "float64", "int32"):
         return None
     c, tallies = found
-    a, b = load_access(c.a, c.accum), load_access(c.b, c.accum)
+    halves = _nibble_access(c.a, c.accum), _nibble_access(c.b, c.accum)
+    a, b = (load_access(x, c.accum) if n is None else n[0] for x, n in zip((c.a, c.b), halves, strict=True))
     if a is None or b is None or not (c.stores or tallies) or any(s.mode != "set" for s in c.stores):
         return None
     outer_axes = (*phases[0].axes, *c.batch)
@@ -107,15 +112,18 @@ def match_product(kernel: Kernel) -> Product | None:
         if not {axis for axis, _ in flat.terms} <= {axis.id for axis in (*outer_axes, *free, *c.k)}:
             return None
 
-    def operand(access: Access, free: Axis | None) -> Operand:
+    if any(n is not None and not (k_outer and k_outer[-1] == Axis(n[1], 2)) for n in halves):
+        return None
+
+    def operand(access: Access, free: Axis | None, nibbles: bool) -> Operand:
         terms = dict(access.flat().terms)
         one, along_k = (terms.get(axis.id, 0) if axis else 0 for axis in (free, k))
         outside, k_outside = (tuple([terms.get(axis.id, 0) for axis in axes]) for axes in (outer, k_outer))
-        return Operand(access.buffer, access.flat().const, one, along_k, outside, k_outside)
+        return Operand(access.buffer, access.flat().const, one, along_k, outside, k_outside, nibbles)
 
     return Product(
-        c.id, outer, m, n, k.extent if k else 1, tuple([axis.extent for axis in k_outer]), operand(a, m), operand(b, n), c.accum,
-        stores, contraction_order(c), tallies, tally_stores,
+        c.id, outer, m, n, k.extent if k else 1, tuple([axis.extent for axis in k_outer]), operand(a, m, halves[0] is not None),
+        operand(b, n, halves[1] is not None), c.accum, stores, contraction_order(c), tallies, tally_stores,
     )
 
 
@@ -128,6 +136,24 @@ def load_access(value: Value, accum: Format) -> Access | None:
     """Return the access of a load, possibly widened to ``accum``; None if it has guards or gathered indices."""
     access = operand_load(value, accum.name, WIDENED.get(accum, FLOATS))
     return None if access is None or access.guard or access.buffer.dtype.bytes > accum.bytes else access
+
+
+def _nibble_access(value: Value, accum: Format) -> tuple[Access, int] | None:
+    """Return the access to the bytes of ``Machine.nibble``, widened to int32, and the axis that chooses the half; else None."""
+    if accum is not INT32 or value.op != "cast" or value.args[0].op != "and":
+        return None
+    bits, mask = value.args[0].args
+    if mask.op != "const" or mask.attr != 15 or bits.op != "shr" or bits.dtype is not UINT8:
+        return None
+    byte, shift = bits.args
+    access = load_access(Value("cast", (byte,), accum, None), accum)
+    if access is None or shift.op != "cast" or shift.args[0].op != "index":
+        return None
+    place = shift.args[0].attr
+    if place.gather or place.const or len(place.terms) != 1 or place.terms[0][1] != 4:
+        return None
+    axis = place.terms[0][0]
+    return None if axis in dict(access.flat().terms) else (access, axis)
 
 
 def _affines_of(stores: tuple[Store, ...], tallies: tuple[Reduction, ...]) -> list[Affine]:

@@ -30,8 +30,8 @@ from weft.functions.elementwise.ufuncs import absolute
 from weft.functions.random.rounding import check_rounding, round_cast
 from weft.functions.random.state import Words, open_words
 from weft.graph.node import Node
+from weft.nn.block_rounding import rounded_blocks
 from weft.nn.module_tree import CALL_HOOK, ModuleTree
-from weft.nn.quantized.blocks import rounded_blocks
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import CONTEXT
 from weft.transforms.custom import custom_vjp

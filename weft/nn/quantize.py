@@ -16,9 +16,9 @@ from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import absolute, stop_gradient
 from weft.functions.indexing.where import where
 from weft.functions.random.rounding import check_rounding
+from weft.nn.block_rounding import check_format
 from weft.nn.precision import BlockRounding, Rounding, straight_rounding
 from weft.nn.quantized.array import check_axis
-from weft.nn.quantized.blocks import check_format
 from weft.process.docstrings import complete_each
 
 

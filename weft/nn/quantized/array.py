@@ -11,8 +11,7 @@ from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import stop_gradient
-from weft.nn.module_tree import ModuleTree
-from weft.nn.quantized.blocks import (
+from weft.nn.block_rounding import (
     block_scales,
     check_format,
     decode,
@@ -23,6 +22,7 @@ from weft.nn.quantized.blocks import (
     tensor_scale,
     unpack_codes,
 )
+from weft.nn.module_tree import ModuleTree
 from weft.process.docstrings import complete_module
 
 

@@ -51,8 +51,8 @@ class QuantizedConv2d(Module):
         shape = None if original is None else original.reshape((original.shape[0], -1)).shape
         if original is None or weight.axis != weight.ndim - 1 or weight.shape != shape:
             raise ShapeError(
-                f"QuantizedConv2d: weight {weight.shape} along axis {weight.axis} must be the layer's in two dimensions, quantized "
-                f"along the last: {shape}"
+                f"QuantizedConv2d: weight {weight.shape} along axis {weight.axis} must be the layer's in two dimensions, "
+                f"quantized along the last: {shape}"
             )
         self.spatial, self.window = layer.spatial, original.shape[1:]
         self.stride, self.padding, self.dilation, self.groups = layer.stride, layer.padding, layer.dilation, layer.groups
@@ -66,8 +66,8 @@ class QuantizedConv2d(Module):
         name, rank, padding, weight = f"conv{self.spatial}d", self.spatial, self.padding, self.weight
         as_images = (weight.shape[0], *self.window)
         if self.padding_mode != "zeros":
-            x = pad_images(x, rank, weight.dequantize().reshape(as_images), padding, self.stride, self.dilation, self.padding_mode, name)
-            padding = 0
+            w = weight.dequantize().reshape(as_images)
+            x, padding = pad_images(x, rank, w, padding, self.stride, self.dilation, self.padding_mode, name), 0
 
         def apply(x: Array, w: Array) -> Array:
             return convolve(name, rank, x, w, None, self.stride, padding, self.dilation, self.groups)
