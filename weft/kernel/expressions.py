@@ -77,6 +77,11 @@ class Machine:
     def bitcast(self, x: Value, dtype: Format) -> Value:
         return x if x.dtype == dtype else self._make("bitcast", (x,), dtype)
 
+    def nibble(self, byte: Value, shift: Value) -> Value:
+        """Return the four bits of a byte from bit ``shift`` on. ``nibble_load`` recognises it."""
+        bits = self.shr(byte, shift)
+        return getattr(self, "and")(bits, self.const(15, bits.dtype))
+
     def philox(self, key: Value, base: Value, element: Value, bits: int = 32) -> Value:
         return self._make("philox" if bits == 32 else "philox_half", (key, base, element), UINT32)
 

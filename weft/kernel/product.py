@@ -25,6 +25,7 @@ class Operand:
     """One side of a product. Strides in elements: along its free axis, k, each outer axis, each outer axis of k.
 
     rounded: the format to which numbers are rounded as they are read, or None. canonical: NaNs are replaced by the usual one.
+    nibbles: the elements are halves of bytes: the low ones where the last outer axis of k is 0, the high ones where it is 1.
     """
 
     buffer: Buffer
@@ -35,6 +36,7 @@ class Operand:
     k_outer: tuple[int, ...]
     rounded: Format | None = None
     canonical: bool = False
+    nibbles: bool = False
 
     def needs_conversion(self, accum: Format) -> bool:
         """Return whether numbers in memory are not yet those that are multiplied."""
@@ -99,7 +101,8 @@ def match_product(kernel: Kernel) -> Product | None:
         return None
     c, tallies = found
     (value_a, rounded_a), (value_b, rounded_b) = _split_rounding(c.a), _split_rounding(c.b)
-    a, b = load_access(value_a, c.accum), load_access(value_b, c.accum)
+    halves = _nibble_access(c.a, c.accum), _nibble_access(c.b, c.accum)
+    a, b = (load_access(x, c.accum) if n is None else n[0] for x, n in zip((value_a, value_b), halves, strict=True))
     if a is None or b is None or not (c.stores or tallies) or any(s.mode != "set" for s in c.stores):
         return None
     outer_axes = (*phases[0].axes, *c.batch)
@@ -119,15 +122,19 @@ def match_product(kernel: Kernel) -> Product | None:
         if not {axis for axis, _ in flat.terms} <= {axis.id for axis in (*outer_axes, *free, *c.k)}:
             return None
 
-    def operand(access: Access, free: Axis | None, rounded: Format | None) -> Operand:
+    if any(n is not None and not (k_outer and k_outer[-1] == Axis(n[1], 2)) for n in halves):
+        return None
+
+    def operand(access: Access, free: Axis | None, rounded: Format | None, nibbles: bool) -> Operand:
         terms = dict(access.flat().terms)
         one, along_k = (terms.get(axis.id, 0) if axis else 0 for axis in (free, k))
         outside, k_outside = (tuple([terms.get(axis.id, 0) for axis in axes]) for axes in (outer, k_outer))
-        return Operand(access.buffer, access.flat().const, one, along_k, outside, k_outside, rounded)
+        return Operand(access.buffer, access.flat().const, one, along_k, outside, k_outside, rounded, nibbles=nibbles)
 
+    in_halves = [half is not None for half in halves]
     return Product(
-        c.id, outer, m, n, k.extent if k else 1, tuple([axis.extent for axis in k_outer]), operand(a, m, rounded_a),
-        operand(b, n, rounded_b), c.accum, stores, contraction_order(c), tallies, tally_stores, c.accumulator,
+        c.id, outer, m, n, k.extent if k else 1, tuple([axis.extent for axis in k_outer]), operand(a, m, rounded_a, in_halves[0]),
+        operand(b, n, rounded_b, in_halves[1]), c.accum, stores, contraction_order(c), tallies, tally_stores, c.accumulator,
     )
 
 
@@ -151,6 +158,24 @@ def load_access(value: Value, accum: Format) -> Access | None:
     """Return the access of a load, possibly widened to ``accum``; None if it has guards or gathered indices."""
     access = operand_load(value, accum.name, WIDENED_FORMATS.get(accum, FLOATS))
     return None if access is None or access.guard or access.buffer.dtype.bytes > accum.bytes else access
+
+
+def _nibble_access(value: Value, accum: Format) -> tuple[Access, int] | None:
+    """Return the access to the bytes of ``Machine.nibble``, widened to int32, and the axis that chooses the half; else None."""
+    if accum is not INT32 or value.op != "cast" or value.args[0].op != "and":
+        return None
+    bits, mask = value.args[0].args
+    if mask.op != "const" or mask.attr != 15 or bits.op != "shr" or bits.dtype is not UINT8:
+        return None
+    byte, shift = bits.args
+    access = load_access(Value("cast", (byte,), accum, None), accum)
+    if access is None or shift.op != "cast" or shift.args[0].op != "index":
+        return None
+    place = shift.args[0].attr
+    if place.gather or place.const or len(place.terms) != 1 or place.terms[0][1] != 4:
+        return None
+    axis = place.terms[0][0]
+    return None if axis in dict(access.flat().terms) else (access, axis)
 
 
 def _affines_of(stores: tuple[Store, ...], tallies: tuple[Reduction, ...]) -> list[Affine]:

@@ -86,6 +86,7 @@ class Target:
     chains: the products of products with kernels that do not store the intermediate matrix (``ir.Chain``).
     skips_copies: whether a phase that only copies an array onto itself is omitted.
     tallies: whether the kernel of a product also computes reductions of its result (``tallies.py``).
+    unpacking_rows: largest number of rows by which a product multiplies a matrix whose 4-bit elements it unpacks.
     """
 
     name: str = "cpu"
@@ -99,6 +100,7 @@ class Target:
     chains: ChainLimits = ChainLimits()
     skips_copies: bool = True
     tallies: bool = True
+    unpacking_rows: int = 12
 
 
 CPU = Target()

@@ -13,16 +13,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft.array import Array
+from weft.array import Array, wrap
 from weft.dtypes.block_formats import BlockFormat
 from weft.dtypes.formats import FLOATS
 from weft.dtypes.rounding import check_rounding
+from weft.eager.apply import bind
 from weft.errors import DTypeError
-from weft.functions.creation.fill import arange
 from weft.functions.dtype_info.dtype_info import astype
 from weft.functions.elementwise.ufuncs import absolute, isfinite, stop_gradient
 from weft.functions.indexing.where import where
 from weft.functions.statistics.pad import pad
+from weft.graph.primitives import TABLE
 
 
 def check_format(function: str, format: Any, scale_rounding: Any, rounding: Any) -> BlockFormat:
@@ -125,9 +126,8 @@ def pack_codes(elements: Array, format: BlockFormat) -> Array:
 def nibbles(codes: Array, format: BlockFormat, extent: int) -> Array:
     """Return the stored 4-bit codes of an axis of ``extent`` elements as uint8, in blocks."""
     blocks, runs, _, half = format.block_shape(extent)
-    shifts = arange(0, 8, 4, dtype="uint8").reshape((2, 1))
-    bytes_: Any = codes.reshape((*codes.shape[:-1], blocks, runs, 1, half))
-    return (bytes_ >> shifts) & 15
+    bytes_ = codes.reshape((*codes.shape[:-1], blocks, runs, half))
+    return wrap(bind(TABLE["unpack_nibbles"], bytes_.node))
 
 
 def unpack_codes(codes: Array, format: BlockFormat, extent: int) -> Array:

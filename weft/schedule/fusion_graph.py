@@ -7,10 +7,12 @@ reader computes it again.
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import prod
 
-from weft.dtypes.formats import FLOATS, Format
+from weft.dtypes.formats import FLOATS, INT32, Format
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.elementwise import CAST
+from weft.graph.primitives.shape import UNPACK_NIBBLES
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.graph.simplify import holds
 from weft.kernel.index import follows
@@ -99,6 +101,8 @@ class FusionGraph:
                 self._real.add(node)
                 if kind == "convolution" and has_generator_order(node):
                     self._store_operands(inputs)
+                if kind == "product" and node.dtype is INT32:
+                    self._store_bytes(node, force)
                 for i in inputs[: node.op.factor_count]:
                     self._store_unless_indexed(i, kind)
             elif kind == "shape" and self._is_deep(node):
@@ -129,9 +133,24 @@ class FusionGraph:
                 self._real.add(node)
                 if kind == "convolution" and has_generator_order(node):
                     self._store_operands(inputs)
+                elif kind == "product" and node.dtype is INT32:
+                    self._store_bytes(node, force)
                 else:
                     for i in inputs if node.op.contracts else inputs[: node.op.factor_count]:
                         self._store_unless_indexed(i, kind)
+
+    def _store_bytes(self, product: Node, force: set[Node]) -> None:
+        """Store the operands of an int32 product so that it reads bytes: computed ones are widened as they are read.
+
+        With few rows it also unpacks halves of bytes.
+        """
+        shared = prod([product.inputs[0].shape[d] for pair in ("contract", "batch") for d in product.params[pair][0]])
+        unpacks = min(i.size for i in product.inputs) <= self.target.unpacking_rows * shared
+        for node in product.inputs:
+            if node.op is CAST and node in self._real and node not in force and node.inputs[0].dtype in WIDENED_FORMATS[INT32]:
+                self._real.discard(node)
+                self._store(node.inputs[0])
+            self._store_unless_indexed(node, "product", unpacks)
 
     def _is_deep(self, node: Node) -> bool:
         """Return whether too many moves of data are nested, so that the result is better stored."""
@@ -152,14 +171,19 @@ class FusionGraph:
             if self.memory(node) is None:
                 self._store(node)
 
-    def _store_unless_indexed(self, node: Node, kind: str) -> None:
-        """Store an operand of a product, of a kind, unless it is memory read through an index and at most widened."""
+    def _store_unless_indexed(self, node: Node, kind: str, unpacks: bool = False) -> None:
+        """Store an operand of a product, of a kind, unless it is memory read through an index and at most widened.
+
+        unpacks : whether it may also be halves of bytes
+        """
         at = node
         while at not in self._real and not self.is_stored(at):
             if at.op is CAST and holds(at.dtype, at.inputs[0].dtype) and at.inputs[0].dtype in _read_as(at.dtype, kind):
                 at = at.inputs[0]
             elif at.op.view and (not at.op.same_memory or follows(at.shape, at.inputs[0].shape) or self.memory(at) is not None):
                 at = at.inputs[0]
+            elif unpacks and at.op is UNPACK_NIBBLES:
+                at, unpacks = at.inputs[0], False
             else:
                 self._store(node)
                 return

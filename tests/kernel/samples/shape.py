@@ -150,6 +150,18 @@ def iota_errors() -> ErrorSamples:
     yield ErrorSample((), {"shape": (-3,), "dtype": INT64, "axis": 0}, ShapeError, r"iota: shape \(-3,\) has a negative")
 
 
+def unpack_nibbles(rng: Rng) -> Samples:
+    for shape, tag in (((0, 3), "zero"), ((1, 1), "one"), ((7, 13), "prime"), ((3, 1, 5), "broadcast"), ((2, 4, 16), "usual")):
+        yield Sample((rng.integers(0, 256, shape, dtype=np.uint8),), {}, tag)
+    yield Sample((rng.integers(0, 256, (4, 3), dtype=np.uint8).T,), {}, "strided")
+    yield Sample((np.array([0, 15, 16, 240, 255], np.uint8),), {}, "special")
+
+
+def unpack_nibbles_errors() -> ErrorSamples:
+    yield _error({}, DTypeError, r"unpack_nibbles: .*float32", _X)
+    yield _error({}, ShapeError, r"unpack_nibbles: x has no dimensions", np.array(3, np.uint8))
+
+
 def slice_set(rng: Rng) -> Samples:
     def of(start: tuple[int, ...], step: tuple[int, ...]) -> dict[str, Any]:
         return {"start": start, "step": step}

@@ -79,6 +79,7 @@ SAMPLES: dict[str, tuple[Draw, Refuse]] = {
     "pad": (shape.pad, shape.pad_errors),
     "concat": (shape.concat, shape.concat_errors),
     "iota": (shape.iota, shape.iota_errors),
+    "unpack_nibbles": (shape.unpack_nibbles, shape.unpack_nibbles_errors),
     "slice_set": (shape.slice_set, shape.slice_set_errors),
     "in_bounds": (index.in_bounds, index.in_bounds_errors),
     "gather": (index.gather, index.gather_errors),

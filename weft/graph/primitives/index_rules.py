@@ -5,7 +5,7 @@ Loaded with the first kernel, since arrays and graphs do not need the kernel IR.
 
 from __future__ import annotations
 
-from weft.dtypes.formats import INT64, UINT64
+from weft.dtypes.formats import INT64, UINT8, UINT64
 from weft.dtypes.rounding import rounded_number
 from weft.graph.node import AxisMaps, Node, Reader
 from weft.kernel import index as ix
@@ -69,6 +69,12 @@ def concat(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
 
 def iota(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
     return reader.m.cast(reader.m.index(index[node.params["axis"]]), node.dtype)
+
+
+def unpack_nibbles(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
+    m = reader.m
+    byte = reader.at(node.inputs[0], (*index[:-2], index[-1]), guards)
+    return m.nibble(byte, m.cast(m.index(index[-2].times(4)), UINT8))
 
 
 def slice_set(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:

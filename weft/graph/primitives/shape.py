@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import UINT8, Format
 from weft.dtypes.rounding import convert_array
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import AxisMaps, Node, Primitive, Shape
@@ -216,6 +216,26 @@ def _iota(shape: Ints, dtype: Format, axis: int) -> np.ndarray:
     return np.broadcast_to(line.reshape([-1 if d == axis else 1 for d in range(len(shape))]), shape)
 
 
+# unpack_nibbles: bytes (..., n) -> their halves (..., 2, n), the low ones first
+
+
+def _unpack_rule(x: Node) -> tuple[Shape, Format]:
+    if x.dtype is not UINT8:
+        raise dtype_error("unpack_nibbles", (x,), ("x",), frozenset((UINT8,)))
+    if not x.shape:
+        raise ShapeError("unpack_nibbles: x has no dimensions")
+    return (*x.shape[:-1], 2, x.shape[-1]), UINT8
+
+
+def _unpack(x: np.ndarray) -> np.ndarray:
+    return np.stack([x & 15, x >> 4], axis=-2)
+
+
+def _unpack_along(node: Node) -> tuple[tuple[int | None, ...]]:
+    last = len(node.shape) - 2
+    return ((*range(last), None, last),)
+
+
 # slice_set
 
 
@@ -272,6 +292,10 @@ RECOMPUTE = _entry(
     view=True, same_memory=True, at=read.recompute, axis_maps=_recompute_along,
 )
 IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, lambda inputs, dims, **params: (call.iota(**params), None), at=read.iota)
+UNPACK_NIBBLES = _entry(
+    "unpack_nibbles", _unpack_rule, _unpack, zero_vjp, batch_in_front("unpack_nibbles"), at=read.unpack_nibbles,
+    axis_maps=_unpack_along,
+)
 _entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, batch_in_front("slice_set"), "write", at=read.slice_set)
 _PARTS = frozenset(("slice", "permute"))  # moves that ``find_repeated`` looks through
 

@@ -1,5 +1,5 @@
 """Arrays and layers whose numbers are codes with scales: integers of 4 and 8 bits, small floats, block formats.
 
-``blocks`` computes scales and codes, ``array`` has the record of both, ``linear`` and ``layers`` multiply by it, and ``model``
+``array`` has the record of codes and scales, ``linear`` and ``layers`` multiply by it, and ``model``
 replaces the layers of a model.
 """

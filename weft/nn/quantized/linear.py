@@ -23,7 +23,7 @@ from weft.eager.apply import bind
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.linalg.products import matmul
-from weft.functions.shape.axes import concat, moveaxis
+from weft.functions.shape.axes import broadcast_to, concat
 from weft.graph.primitives import TABLE
 from weft.nn.block_rounding import nibbles, split_blocks, unpack_codes
 from weft.nn.module import Module
@@ -86,12 +86,11 @@ def _sum_blocks(digits: list[Array], factor: Array, weight: QuantizedArray) -> A
     a = concat([d.reshape((rows, *inside)) for d in digits]).astype("int32")
     b = nibbles(weight.codes, kind, weight.shape[1]).astype("int32")
     product = wrap(bind(TABLE["dot_general"], a.node, b.node, contract=((2, 3, 4), (2, 3, 4)), batch=((1,), (1,))))
-    offsets = moveaxis(a.sum(axis=(2, 3, 4), dtype="int32"), 0, 1) * 8  # codes are integers plus 8
-    sums = (product - offsets[..., None]).astype("float32").reshape((blocks, len(digits), rows, weight.shape[0]))
-    total = sum([sums[:, n] * float(256**n) for n in reversed(range(len(digits)))])
-    factors = factor.reshape((rows, -1)).T[:, :, None] * weight.scales.astype("float32").T[:, None, :]
-    y = (total * factors).sum(axis=0)
-    return y.reshape((*outside, weight.shape[0]))
+    offsets = a.sum(axis=(2, 3, 4), dtype="int32") * 8  # codes are integers plus 8
+    factors = concat([broadcast_to(factor.reshape((rows, -1)) * float(256**n), (rows, blocks)) for n in range(len(digits))])
+    sums = (product - offsets.T[:, :, None]).astype("float32") * factors.T[:, :, None]
+    terms = sums * weight.scales.astype("float32").T[:, None, :]
+    return terms.reshape((blocks, len(digits), rows, weight.shape[0])).sum(axis=(0, 1)).reshape((*outside, weight.shape[0]))
 
 
 class QuantizedLinear(Module):

@@ -27,6 +27,7 @@ from weft.devices.cpu.product.dot import Dot, in_units
 from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.gemv import generate_gemv, generate_integer_gemv
 from weft.devices.cpu.product.microkernel import MicrokernelSpec, Tile, emit_microkernel
+from weft.devices.cpu.product.nibbles import generate_packed_product
 from weft.devices.cpu.product.pack import Packer, operand_pointer
 from weft.devices.cpu.product.tiling import ProductPlan, make_plan, should_swap
 from weft.dtypes.formats import BFLOAT16, INT32
@@ -53,6 +54,8 @@ def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], Produ
     if product is None:
         return None
     integers = product.accum is INT32
+    if product.a.nibbles or product.b.nibbles:
+        return generate_packed_product(kernel, product, isa)
     if integers:
         vector = generate_integer_gemv(kernel, product, isa)
         if vector is not None:

@@ -52,6 +52,25 @@ def generate_integer_gemv(kernel: Kernel, product: Product, isa: ISA) -> Generat
     return _Driver(kernel, replace(p, order=Order(dot.lanes, -(-p.k // dot.lanes) * dot.lanes)), isa, dot).generate()
 
 
+def add_chains(f: Function, sums: list[str], chains: int, scalar: str) -> str:
+    """Return the vector of all rows' sums; the upper half of each row's chains is added to the lower half, repeatedly."""
+    n, span, word = chains, chains, "add" if scalar[0] == "i" else "fadd"
+    while span > 1:
+        half = span // 2
+        count = 2 * n if len(sums) > 1 else n
+        low = [x for x in range(count) if x % span < half]
+        pairs = list(zip(sums[::2], sums[1::2], strict=True)) if len(sums) > 1 else [(sums[0], "poison")]
+        out = []
+        for x, y in pairs:
+            a, b = (f.shuffle(f"<{n} x {scalar}>", x, y, [k + up for k in low]) for up in (0, half))
+            out.append(f.let(f"{word} <{len(low)} x {scalar}> {a}, {b}"))
+        sums, n, span = out, len(low), half
+    while len(sums) > 1:
+        sums = [f.shuffle(f"<{n} x {scalar}>", x, y, range(2 * n)) for x, y in zip(sums[::2], sums[1::2], strict=True)]
+        n *= 2
+    return sums[0]
+
+
 class _Driver:
     def __init__(self, kernel: Kernel, p: Product, isa: ISA, dot: Dot | None = None) -> None:
         self.kernel, self.p, self.isa, self.dot = kernel, p, isa, dot
@@ -276,22 +295,7 @@ class _Driver:
         pairwise.add_block(self.module, f, at, number, last, [type_] * len(cells), cells, merge, self.size)
 
     def _add_chains_of_rows(self, f: Function, sums: list[str]) -> str:
-        """Return the vector of all rows' sums; the upper half of each row's chains is added to the lower half, repeatedly."""
-        n, span = self.chains, self.chains
-        while span > 1:
-            half = span // 2
-            count = 2 * n if len(sums) > 1 else n
-            low = [x for x in range(count) if x % span < half]
-            pairs = list(zip(sums[::2], sums[1::2], strict=True)) if len(sums) > 1 else [(sums[0], "poison")]
-            out = []
-            for x, y in pairs:
-                a, b = (f.shuffle(self._vec(n), x, y, [k + up for k in low]) for up in (0, half))
-                out.append(f.let(f"{'add' if self.dot else 'fadd'} {self._vec(len(low))} {a}, {b}"))
-            sums, n, span = out, len(low), half
-        while len(sums) > 1:
-            sums = [f.shuffle(self._vec(n), x, y, range(2 * n)) for x, y in zip(sums[::2], sums[1::2], strict=True)]
-            n *= 2
-        return sums[0]
+        return add_chains(f, sums, self.chains, self.scalar)
 
     def _emit_across(self, tail: int) -> None:
         """Emit ``across(a, b, i, j)``: two vectors of the result; each lane is a column of the matrix."""
