@@ -143,6 +143,9 @@ def cast(g: Growth) -> str:
 def rounded(g: Growth) -> str:
     """Numbers rounded to another format in every way."""
     x, r = g.float(), g.r
+    if g.values[x].ndim and r.random() < 0.25:
+        blocks = r.choice(("mxfp4", "mxfp6_e2m3", "mxfp8_e4m3", "nvfp4", "block_format('int4', 4)", "block_format('int8', None)"))
+        return f"wf.nn.dequantize(wf.nn.quantize({x}, wf.{blocks}), '{g.dtype}')"
     form = r.choice([d for d in (*FLOATS, *SMALL) if d not in (g.values[x].dtype.name, "float64")])
     mode, saturate = r.choice((*rounding.MODES, "stochastic", "stochastic")), r.choice((None, True))
     way = f"'{form}', rounding={mode!r}, saturate={saturate}"

@@ -48,6 +48,10 @@ NO_ARRAYS = {  # public names that programs need not call, and why
     "watch": "it measures numbers, and changes none",
     **dict.fromkeys(("tree_leaves", "tree_map"), "about trees; jit and grad flatten by the same functions"),
     "nn.NeuralODE": "tests/ode draws equations; its steps are decided by rounding",
+    **dict.fromkeys(
+        ("nn.QuantizedArray", "nn.QuantizedConv2d", "nn.QuantizedEmbedding", "nn.QuantizedLinear", "nn.quantize_model"),
+        "records of codes, and layers made of them: tests/nn/test_quantized_models.py draws their sizes",
+    ),
     "from_dlpack": "imports memory that is not weft's",
     "flush_denormals": "a context: other bits by design",
     **dict.fromkeys(("default_dtype", "get_default_dtype", "set_default_dtype"), "say what dtypes are"),

@@ -126,7 +126,7 @@ class Watch:
     def __enter__(self) -> Self:
         if self._before:
             raise ValueError("watch: this watch is active already")
-        self._before.append((CONTEXT.watch, CALL_HOOK.watch))
+        self._before.append((CONTEXT.watch, CALL_HOOK.watch_call))
         self._switch(True)
         return self
 
@@ -135,7 +135,7 @@ class Watch:
         self._before.pop()
 
     def _switch(self, on: bool) -> None:
-        key, CALL_HOOK.watch = (self._key, self._call) if on else self._before[-1]
+        key, CALL_HOOK.watch_call = (self._key, self._call) if on else self._before[-1]
         apply_setting(CONTEXT, key, "watch")
 
     def on_begin(self, state: Any) -> None:

@@ -171,11 +171,11 @@ def _calibrate(model: Module, layers: dict[str, Any], data: Iterable[Any], perce
 
 @contextmanager
 def _watching(watch: Any) -> Iterator[None]:
-    before, CALL_HOOK.watch = CALL_HOOK.watch, watch
+    before, CALL_HOOK.watch_call = CALL_HOOK.watch_call, watch
     try:
         yield
     finally:
-        CALL_HOOK.watch = before
+        CALL_HOOK.watch_call = before
 
 
 def _tell_left_out(model: Module, layers: dict[str, Any], patterns: Sequence[str]) -> None:
