@@ -3,7 +3,7 @@
     python examples/fixed_point.py --plot fixed_point.png  # the picture needs matplotlib
 
 This repeats the experiment of Gupta et al.: Deep learning with limited numerical precision, 2015, figure 1, with a net of
-784-128-10 on handwritten digits. Parameters, activations and gradients are numbers of ``fixed_dtype(16, fraction)``. Updates are
+784-128-10 on handwritten digits. Parameters, activations and gradients are numbers of ``wf.fixed_dtype(16, fraction)``. Updates are
 smaller than half a step of the format, so parameters that are rounded to nearest do not change.
 """
 
@@ -23,7 +23,7 @@ def errors(data: Any, images: int, fraction: int | None, rounding: str, epochs: 
     wf.random.seed(0)
     pixels = data.x_train[0].size
     net = wf.nn.Sequential(wf.nn.Flatten(), wf.nn.Linear(pixels, 128), wf.nn.ReLU(), wf.nn.Linear(128, 10))
-    dtype = None if fraction is None else wf.dtypes.fixed_dtype(16, fraction)
+    dtype = None if fraction is None else wf.fixed_dtype(16, fraction)
     optimizer = wf.optim.SGD(lr=lr, parameter_dtype=dtype, rounding=rounding)
     formats = {} if dtype is None else dict(activations=dtype, gradients=dtype, rounding=rounding)
     wrong = []
