@@ -3,8 +3,8 @@
     python examples/fixed_point.py --plot fixed_point.png  # the picture needs matplotlib
 
 This repeats the experiment of Gupta et al.: Deep learning with limited numerical precision, 2015, figure 1, with a net of
-784-128-10 on handwritten digits. Parameters, activations and gradients are numbers of ``wf.fixed_dtype(16, fraction)``. Updates are
-smaller than half a step of the format, so parameters that are rounded to nearest do not change.
+784-128-10 on handwritten digits. Parameters, activations and gradients are numbers of ``wf.fixed_dtype(16, fraction)``.
+Updates are smaller than half a step of the format, so parameters that are rounded to nearest do not change.
 """
 
 from __future__ import annotations
