@@ -145,6 +145,9 @@ def test_formats_of_precision_and_what_would_fit() -> None:
         wf.grad(loss)(net, x * 1e4)
     assert [watch[n].format for n in ("0.weight", "0", "0.gradient", "2.weight")] == [
         "float8_e4m3fn", "bfloat16", "float8_e5m2", "float32"]
+    with wf.precision(weights=wf.mxfp4), wf.watch(net) as watch:
+        net(x)
+    assert watch["0.weight"].format == "float32"
     with wf.watch(net, format="float8_e4m3fn") as watch:
         net(x * 1e4)
     assert watch["0"].overflow == int((np.abs(net[0](x * 1e4).numpy()) > 448).sum()) > 0

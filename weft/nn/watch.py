@@ -32,7 +32,7 @@ from weft.functions.indexing.where import where
 from weft.functions.shape.axes import concatenate, stack
 from weft.functions.support.arguments import integer_from
 from weft.nn.module_tree import CALL_HOOK, ModuleTree
-from weft.nn.precision import current_precision
+from weft.nn.precision import Rounding, current_precision
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import CONTEXT
 from weft.transforms.custom import custom_vjp
@@ -206,7 +206,9 @@ class Watch:
     def _format(self, role: str, x: Array) -> Format:
         layer = current_precision()
         rounding = getattr(layer, role) if layer is not None else None
-        return self.form or (rounding.form if rounding is not None else parse_dtype(x.dtype))
+        if self.form is not None:
+            return self.form
+        return rounding.form if isinstance(rounding, Rounding) else parse_dtype(x.dtype)  # blocks have a range each
 
     # ---- what it knows
 
