@@ -186,6 +186,9 @@ def _product(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
 
 def _random_words(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     key, base = operands
+    if "bits" in node.params:
+        out[...] = node.op.reference(key, base, **node.params)
+        return
     execute.eager_device().dynamic_kernels.words(out.size, address(out), address(key), address(base))
 
 
@@ -392,7 +395,9 @@ def _prepare_product(node: Node) -> PreparedCall | None:
     return execute.eager_device().dynamic_kernels.product(dtype, *extents_and_strides(left, right), order=order)
 
 
-def _specialise_random(node: Node) -> Run:
+def _specialise_random(node: Node) -> Run | None:
+    if "bits" in node.params:
+        return None
     device, nbytes, count = execute.eager_device(), node.nbytes or 1, node.size
     words = device.dynamic_kernels.words
 
