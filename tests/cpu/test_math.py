@@ -47,7 +47,7 @@ MADE = [  # of several machine operations
     if op.kind == "elementwise" and not op.exact and name not in MACHINE_OPERATIONS and takes_floats(name) == 1
 ]
 ONE = sorted([name for name in FUNCTIONS if MACHINE_OPERATIONS[name].arity == 1] + MADE + ["sqrt"])
-EXACT = {"floordiv", "rem", "philox", "philox_half"}  # every bit is promised; in test_machine.py, test_nest.py and test_nest_random.py
+EXACT = {"floordiv", "rem", "philox", "philox_half"}  # every bit is promised; in test_machine.py and test_nest*.py
 BOUND = {  # in float32, where it is not 2
     "exp": 1.5, "log": 1.5, "log1p": 2.5, "tanh": 2.5, "erf": 1.5, "sqrt": 0.5001, "log2": 4.0, "log10": 4.0, "erfc": 4.5,
     "erfcx": 3.0, "pow": 1.0, "atan2": 1.5,
