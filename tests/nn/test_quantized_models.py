@@ -100,6 +100,28 @@ def test_files_have_the_bytes_of_the_codes(weights, tmp_path, rng):
         net.load(path)
 
 
+@pytest.mark.parametrize("one,other,width", [
+    ("int4", wf.block_format("float4_e2m1fn", 128), 256), (wf.mxfp4, wf.block_format("int4", 32, scale="float8_e8m0fnu"), 256),
+    ("float8_e5m2", "float8_e4m3fn", 256), (wf.mxfp8_e4m3, wf.mxfp6_e2m3, 256), (wf.mxfp4, wf.nvfp4, 256),
+    (wf.mxfp4, wf.mxfp4, 250),  # codes of the same shape
+], ids=str)
+def test_files_of_other_formats(one, other, width, tmp_path):
+    path = tmp_path / "net.safetensors"
+    for a, b in ((one, other), (other, one)):
+        saved = wf.nn.quantize_model(wf.nn.Sequential(wf.nn.Linear(256, 8)), a)
+        into = wf.nn.quantize_model(wf.nn.Sequential(wf.nn.Linear(width, 8)), b)
+        saved.save(path)
+        forms = [f"{net[0].weight.format} of shape {net[0].weight.shape}" for net in (saved, into)]
+        with pytest.raises(DataError) as error:
+            into.load(path)
+        assert f"'0.weight' is {forms[0]}" in str(error.value)
+        assert f"the model's is {forms[1]}" in str(error.value)
+        wf.nn.quantize_model(wf.nn.Sequential(wf.nn.Linear(256, 8)), a).load(path)
+    alike = wf.block_format("float4_e2m1fn", 32, scale="float8_e8m0fnu")  # has the name of an equal format
+    wf.nn.quantize_model(wf.nn.Linear(256, 8), wf.mxfp4).save(path)
+    wf.nn.quantize_model(wf.nn.Linear(256, 8), alike).load(path)
+
+
 def test_models_stay_and_layers_are_chosen(rng):
     net = make()
     before = {name: a.numpy().copy() for name, a in net.arrays().items()}

@@ -79,6 +79,11 @@ class QuantizedArray(ModuleTree):
         raise AttributeError(f"QuantizedArray.{name} cannot be assigned to: quantize the new values")
 
     @property
+    def stored_form(self) -> str:  # type: ignore[override]
+        """Return the format, shape and axis, as a weight file has them."""
+        return f"{self.format} of shape {self.shape} along axis {self.axis}"
+
+    @property
     def ndim(self) -> int:
         """Return the number of dimensions."""
         return len(self.shape)
