@@ -176,3 +176,22 @@ def test_bad_input():
     for error, message, call in cases:
         with pytest.raises(error, match=message):
             call()
+
+
+def test_empty_batches():
+    for weights in WEIGHTS:
+        for activations in ACTIVATIONS:
+            small = wf.nn.quantize_model(wf.nn.Linear(256, 64), weights, activations)
+            for shape in ((0, 256), (3, 0, 256)):
+                assert small(wf.ones(shape)).shape == (*shape[:-1], 64)
+
+
+def test_calibration_with_infinities(rng):
+    x = rng.normal(size=(4, 6)).astype(np.float32)
+    net = wf.nn.Sequential(wf.nn.Linear(6, 5), wf.nn.Linear(5, 3))
+    for factor in (np.inf, np.nan):
+        with pytest.raises(ValueError, match="batch 1 of data= .* layer '0' inputs with infinities or NaN"):
+            wf.nn.quantize_model(net, "int8", activations="int8", data=[x, x * np.float32(factor)])
+    of_numpy = wf.nn.quantize_model(net, "int8", activations="int8", data=[x])
+    of_arrays = wf.nn.quantize_model(net, "int8", activations="int8", data=[wf.array(x)])
+    assert float(of_numpy[0].scale) == float(of_arrays[0].scale) == np.float32(np.abs(x).max() / 127)

@@ -50,7 +50,7 @@ def multiply_quantized(x: Array, weight: QuantizedArray, form: Format | None, sc
 def _multiply(x: Array, weight: QuantizedArray, form: Format | None, scale: Array | None) -> Array:
     kind = weight.format
     one_scale = weight.scales.shape[-1] == 1
-    by_rows = math.prod(x.shape[:-1]) <= MAX_ROWS and kind.is_packed and kind.element is INT8 and kind.run == 32
+    by_rows = 0 < math.prod(x.shape[:-1]) <= MAX_ROWS and kind.is_packed and kind.element is INT8 and kind.run == 32
     if form is None:
         if by_rows:
             digits, factor = split_digits(split_blocks(x, kind), tuple(range(-kind.block_axes, 0)))

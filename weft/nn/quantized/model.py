@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from weft.array import Array
+import numpy as np
+
 from weft.dtypes.block_formats import BlockFormat, block_format
 from weft.dtypes.formats import INT8, Format
 from weft.errors import warn
+from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import absolute
 from weft.functions.statistics.samples import percentile as percentile_of
 from weft.nn.convolution import Conv1d, Conv2d, Conv3d
@@ -68,7 +70,7 @@ def quantize_model(
     ------
     DTypeError, ValueError
         A format is not possible; ``only`` matches no layer that can be quantized; ``data`` or ``percentile`` without
-        ``activations``.
+        ``activations``; a batch of ``data`` gives a layer infinities or NaN.
 
     Notes
     -----
@@ -148,21 +150,27 @@ def _quantize_layer(layer: Any, of_weights: Any, form: Format | None, scale: flo
 def _calibrate(model: Module, layers: dict[str, Any], data: Iterable[Any], percentile: float) -> dict[int, float]:
     """Return the largest magnitude of the inputs of each layer, by its id."""
     tops: dict[int, float] = {}
-    wanted = {id(layer) for layer in layers.values()}
+    wanted = {id(layer): name for name, layer in layers.items()}
 
     def watch(module: ModuleTree, args: Any, kwargs: Any) -> Any:
-        if id(module) in wanted and args and isinstance(args[0], Array):
-            size = absolute(args[0]).astype("float32")
+        if id(module) in wanted:
+            size = absolute(asarray(args[0] if args else next(iter(kwargs.values())))).astype("float32")
             top = float(size.max() if percentile == 100 else percentile_of(size, percentile))
-            tops[id(module)] = max(top, tops.get(id(module), 0.0))
+            tops[id(module)] = float(np.maximum(top, tops.get(id(module), 0.0)))
         return module.forward(*args, **kwargs)
 
     was_training = [(m, m.training) for _, m in model.modules()]
     model.eval()
     try:
         with _watching(watch):
-            for batch in data:
+            for number, batch in enumerate(data):
                 model(batch[0] if isinstance(batch, list | tuple) else batch)
+                odd = [wanted[key] for key, top in tops.items() if not math.isfinite(top)]
+                if odd:
+                    raise ValueError(
+                        f"quantize_model: batch {number} of data= (from 0) gives layer {odd[0]!r} inputs with infinities or "
+                        "NaN, which have no scale"
+                    )
     finally:
         for m, mode in was_training:
             m.__dict__["training"] = mode
