@@ -160,7 +160,7 @@ def test_what_is_left_out_is_told():
 
 
 def test_bad_input():
-    net = make()
+    net, square = make(), wf.nn.quantize(wf.ones((4, 4)), wf.mxfp4)
     cases = [
         (DTypeError, "int4, int8, or a float dtype", lambda: wf.nn.quantize_model(net, "int16")),
         (DTypeError, "activations=", lambda: wf.nn.quantize_model(net, "int8", "int32")),
@@ -171,6 +171,20 @@ def test_bad_input():
         (ShapeError, "in_features = 64", lambda: wf.nn.quantize_model(net)[5](wf.ones((2, 63)))),
         (ShapeError, "quantized along axis 1", lambda: wf.nn.QuantizedLinear(wf.nn.quantize(wf.ones((4, 4)), wf.mxfp4, axis=0))),
         (ShapeError, "quantized along axis 1", lambda: wf.nn.QuantizedEmbedding(wf.nn.quantize(wf.ones(4), wf.mxfp4))),
+        (TypeError, "model must be a Module, not str", lambda: wf.nn.quantize_model("x", "int8")),
+        (ValueError, "model: there is no Linear", lambda: wf.nn.quantize_model(wf.nn.Sequential(wf.nn.ReLU()), "int8")),
+        (ValueError, "weights; some are quantized already", lambda: wf.nn.quantize_model(wf.nn.quantize_model(net))),
+        (TypeError, "Linear: weight must be a QuantizedArray, .* not ndarray", lambda: wf.nn.QuantizedLinear(wf.ones((2, 3)))),
+        (TypeError, "Embedding: weight must be a QuantizedArray", lambda: wf.nn.QuantizedEmbedding(wf.ones((2, 3)))),
+        (TypeError, "Conv2d: weight must be a QuantizedArray", lambda: wf.nn.QuantizedConv2d(net[0], wf.ones((2, 3)))),
+        (TypeError, "layer must be a Conv1d, Conv2d or Conv3d", lambda: wf.nn.QuantizedConv2d(wf.nn.Linear(4, 4), square)),
+        (ShapeError, r"bias has shape \(3,\), it must be .* = \(4,\)", lambda: wf.nn.QuantizedLinear(square, wf.ones(3))),
+        (ValueError, "scale=0.5 is for activations=", lambda: wf.nn.QuantizedLinear(square, scale=0.5)),
+        (ValueError, "scale=.* must be one positive", lambda: wf.nn.QuantizedLinear(square, None, "int8", wf.ones(4))),
+        *(
+            (ValueError, "scale=.* must be one positive", lambda scale=scale: wf.nn.QuantizedLinear(square, None, "int8", scale))
+            for scale in (0.0, -1, float("inf"), float("nan"))
+        ),
         (ShapeError, "in two dimensions", lambda: wf.nn.QuantizedConv2d(net[0], wf.nn.quantize(wf.ones((4, 4)), wf.mxfp4))),
     ]
     for error, message, call in cases:

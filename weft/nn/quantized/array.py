@@ -222,6 +222,12 @@ def dequantize(q: QuantizedArray, dtype: Any = "float32") -> Array:
     return numbers.swapaxes(q.axis, -1).astype(target.numpy)
 
 
+def check_weight(layer: str, weight: Any) -> None:
+    """Raise a TypeError if the weight of a layer is not a QuantizedArray."""
+    if not isinstance(weight, QuantizedArray):
+        raise TypeError(f"{layer}: weight must be a QuantizedArray, as wf.nn.quantize returns, not {type(weight).__name__}")
+
+
 def check_axis(function: str, x: Array, axis: Any) -> int:
     """Return an axis of ``x``, not negative."""
     if type(axis) is not int or not -x.ndim <= axis < x.ndim:

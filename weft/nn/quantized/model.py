@@ -68,9 +68,9 @@ def quantize_model(
 
     Raises
     ------
-    DTypeError, ValueError
-        A format is not possible; ``only`` matches no layer that can be quantized; ``data`` or ``percentile`` without
-        ``activations``; a batch of ``data`` gives a layer infinities or NaN.
+    DTypeError, ValueError, TypeError
+        A format is not possible; ``model`` is not a Module; ``only`` matches no layer that can be quantized; ``data`` or
+        ``percentile`` without ``activations``; a batch of ``data`` gives a layer infinities or NaN.
 
     Notes
     -----
@@ -89,6 +89,8 @@ def quantize_model(
       (2): Linear(64, 10)
     )
     """
+    if not isinstance(model, Module):
+        raise TypeError(f"quantize_model: model must be a Module, not {type(model).__name__}")
     patterns = [only] if isinstance(only, str) else list(only)
     form = input_format("quantize_model", activations)
     if form is None and (data is not None or percentile != 100.0):
@@ -101,7 +103,10 @@ def quantize_model(
         if type(m) in _LAYERS and getattr(m, "weight", None) is not None and _is_chosen(name, patterns)
     }
     if not layers:
-        raise ValueError(f"quantize_model: only={only!r} matches no Linear, convolution or Embedding of the model with weights")
+        kinds = "Linear, convolution or Embedding of the model with float weights"
+        done = "; some are quantized already" if any(isinstance(m, QuantizedArray) for _, m in model.modules()) else ""
+        start = "there is no" if only == "*" else f"only={only!r} matches no"
+        raise ValueError(f"quantize_model: {start} {kinds}{done}")
     tops = None if data is None else _calibrate(model, layers, data, percentile)
     memo: dict[int, Any] = {}
     for layer in layers.values():
