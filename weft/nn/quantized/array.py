@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NoReturn
 
 from weft.array import Array, wrap_array
@@ -230,6 +231,7 @@ def check_weight(layer: str, weight: Any) -> None:
 
 def check_axis(function: str, x: Array, axis: Any) -> int:
     """Return an axis of ``x``, not negative."""
+    axis = operator.index(axis) if hasattr(type(axis), "__index__") and not isinstance(axis, bool) else axis
     if type(axis) is not int or not -x.ndim <= axis < x.ndim:
         raise ShapeError(f"{function}: axis={axis!r} must be an axis of x, which has shape {x.shape}")
     return axis % x.ndim
