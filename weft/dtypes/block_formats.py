@@ -130,7 +130,8 @@ def block_format(element: Any, block: int | None = 32, *, scale: Any = "float32"
     bits = bits or form.bits
     if not (form is INT8 or form in FLOATS and bits <= 8 and form.special in ("ieee", "fn", "fnuz", "finite")):
         raise DTypeError(f"block_format: element={form} must be int4, int8, or a float dtype of 8 bits or fewer")
-    block = operator.index(block) if hasattr(type(block), "__index__") and not isinstance(block, bool) else block
+    if block is not None and not isinstance(block, bool) and hasattr(type(block), "__index__"):
+        block = operator.index(block)
     if block is not None and (type(block) is not int or block < 1 or bits == 4 and block % 2):
         even = "even " if bits == 4 else ""
         raise ValueError(f"block_format: block={block!r} must be a positive {even}integer, or None for one scale along the axis")
