@@ -168,6 +168,29 @@ def test_not_finite_numbers_and_negative_zeros() -> None:
     assert got[0, 0] == 0 and not np.signbit(got[0, 0])
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16"])
+def test_sums_of_small_integers(dtype: str, rng: np.random.Generator) -> None:
+    """Sums beyond int32 wrap."""
+    largest = {"bool": 1}.get(dtype) or 2 ** (int(dtype.strip("uint")) - (dtype[0] == "i")) - 1
+    least = -largest - 1 if dtype[0] == "i" else 0
+    m, k, n = (int(n) for n in rng.integers(1, 40, size=3))
+    a, b = rng.integers(least, largest + 1, size=(m, k)), rng.integers(least, largest + 1, size=(k, n))
+    a[0], b[:, 0] = largest, largest
+    x, y = wf.array(a).astype(dtype), wf.array(b).astype(dtype)
+    want = (a @ b).astype(np.int32)
+    for multiply in (wf.matmul, wf.jit(wf.matmul, static_argnames=("accumulate",))):
+        got = multiply(x, y, accumulate="int32")
+        assert got.dtype == np.int32
+        np.testing.assert_array_equal(got.numpy(), want)
+
+
+def test_operands_do_not_saturate() -> None:
+    for name, want in (("float16", np.inf), ("float8_e4m3fn", np.nan), ("float4_e2m1fn", 6.0)):
+        got = wf.matmul(wf.array([[1e6]]), wf.ones((1, 1)), operands=name)
+        np.testing.assert_array_equal(got.numpy(), [[want]])
+        np.testing.assert_array_equal(got.numpy(), wf.array([[1e6]]).astype(name).astype("float32").numpy())
+
+
 def test_sums_of_bytes() -> None:
     a, b = wf.full((3, 700), -128, dtype="int8"), wf.full((700, 4), 255, dtype="uint8")
     got = wf.matmul(a, b, accumulate=wf.int32)
@@ -259,13 +282,14 @@ def test_fit_in_a_precision() -> None:
 @pytest.mark.parametrize("arguments,error,message", [
     (dict(accumulate="float64"), DTypeError, "accumulate=float64 is not narrower than float32"),
     (dict(accumulate="int8"), DTypeError, "accumulate: int8 cannot represent fractions"),
-    (dict(accumulate="int32"), DTypeError, "accumulate=int32 is for integers of 8 and 16 bits, not for float32"),
+    (dict(accumulate="int32"), DTypeError, "accumulate=int32 is for bools and integers of at most 16 bits, not for float32"),
     (dict(accumulate="float8_e8m0fnu"), DTypeError, "no negative numbers"),
     (dict(operands="int8"), DTypeError, "operands: int8 cannot represent fractions"),
     (dict(operands="float64"), DTypeError, "operands of float32 cannot represent the numbers of float64"),
     (dict(every=4), ValueError, "every=4 needs the format of the sums: accumulate="),
     (dict(accumulate="float16", every=0), ValueError, "every=0 must be at least 1"),
     (dict(accumulate="float16", every=1.5), DTypeError, "every must be an integer"),
+    (dict(accumulate="float16", every=True), DTypeError, "every must be an integer, not True"),
 ])
 def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match="matmul: .*" + message if "every must" not in message else message):
@@ -282,5 +306,5 @@ def test_operands_that_cannot_be_rounded() -> None:
         wf.matmul(wide.astype("int32"), wide.astype("int32"), accumulate="float16")
     with pytest.raises(DTypeError, match="operands of bfloat16 cannot represent the numbers of float16"):
         wf.matmul(wide.astype("bfloat16"), wide.astype("bfloat16"), operands="float16")
-    with pytest.raises(ValueError, match="every=2 is for sums that are rounded"):
+    with pytest.raises(ValueError, match="every=2 is for sums that are rounded; sums in int32 wrap"):
         wf.matmul(wide.astype("int8"), wide.astype("int8"), accumulate="int32", every=2)

@@ -193,3 +193,22 @@ def test_bad_input():
     for error, message, call in cases:
         with pytest.raises(error, match=message):
             call()
+
+
+def test_integers_of_numpy(rng):
+    x, n = wf.array(rng.normal(size=(64, 4)).astype(np.float32)), np.int64
+    form = wf.block_format("int8", n(32))
+    assert form == wf.block_format("int8", 32)
+    assert repr(form) == "block_format('int8', 32, scale='float32')"
+    assert wf.nn.quantize(x, form, axis=n(0)).axis == 0
+    assert (wf.nn.fake_quantize(x, form, axis=n(-2)) == wf.nn.fake_quantize(x, form, axis=0)).all()
+    one, other = (wf.nn.fake_quantize(x, "int8", scale="channel", axis=axis) for axis in (n(1), 1))
+    assert (one == other).all()
+    small = wf.nn.quantize_model(wf.nn.Linear(64, 4), "int4", block=n(32))
+    assert small.weight.format == wf.block_format("int4", 32)
+    for flag in (True, np.True_, 32.0, n(0)):
+        with pytest.raises(ValueError, match="positive integer"):
+            wf.block_format("int8", flag)
+    for flag in (True, np.True_, 0.0, n(2)):
+        with pytest.raises(ShapeError, match="must be an axis"):
+            wf.nn.quantize(x, form, axis=flag)

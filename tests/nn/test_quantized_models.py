@@ -100,6 +100,28 @@ def test_files_have_the_bytes_of_the_codes(weights, tmp_path, rng):
         net.load(path)
 
 
+@pytest.mark.parametrize("one,other,width", [
+    ("int4", wf.block_format("float4_e2m1fn", 128), 256), (wf.mxfp4, wf.block_format("int4", 32, scale="float8_e8m0fnu"), 256),
+    ("float8_e5m2", "float8_e4m3fn", 256), (wf.mxfp8_e4m3, wf.mxfp6_e2m3, 256), (wf.mxfp4, wf.nvfp4, 256),
+    (wf.mxfp4, wf.mxfp4, 250),  # codes of the same shape
+], ids=str)
+def test_files_of_other_formats(one, other, width, tmp_path):
+    path = tmp_path / "net.safetensors"
+    for a, b in ((one, other), (other, one)):
+        saved = wf.nn.quantize_model(wf.nn.Sequential(wf.nn.Linear(256, 8)), a)
+        into = wf.nn.quantize_model(wf.nn.Sequential(wf.nn.Linear(width, 8)), b)
+        saved.save(path)
+        forms = [f"{net[0].weight.format} of shape {net[0].weight.shape}" for net in (saved, into)]
+        with pytest.raises(DataError) as error:
+            into.load(path)
+        assert f"'0.weight' is {forms[0]}" in str(error.value)
+        assert f"the model's is {forms[1]}" in str(error.value)
+        wf.nn.quantize_model(wf.nn.Sequential(wf.nn.Linear(256, 8)), a).load(path)
+    alike = wf.block_format("float4_e2m1fn", 32, scale="float8_e8m0fnu")  # has the name of an equal format
+    wf.nn.quantize_model(wf.nn.Linear(256, 8), wf.mxfp4).save(path)
+    wf.nn.quantize_model(wf.nn.Linear(256, 8), alike).load(path)
+
+
 def test_models_stay_and_layers_are_chosen(rng):
     net = make()
     before = {name: a.numpy().copy() for name, a in net.arrays().items()}
@@ -138,7 +160,7 @@ def test_what_is_left_out_is_told():
 
 
 def test_bad_input():
-    net = make()
+    net, square = make(), wf.nn.quantize(wf.ones((4, 4)), wf.mxfp4)
     cases = [
         (DTypeError, "int4, int8, or a float dtype", lambda: wf.nn.quantize_model(net, "int16")),
         (DTypeError, "activations=", lambda: wf.nn.quantize_model(net, "int8", "int32")),
@@ -149,8 +171,41 @@ def test_bad_input():
         (ShapeError, "in_features = 64", lambda: wf.nn.quantize_model(net)[5](wf.ones((2, 63)))),
         (ShapeError, "quantized along axis 1", lambda: wf.nn.QuantizedLinear(wf.nn.quantize(wf.ones((4, 4)), wf.mxfp4, axis=0))),
         (ShapeError, "quantized along axis 1", lambda: wf.nn.QuantizedEmbedding(wf.nn.quantize(wf.ones(4), wf.mxfp4))),
+        (TypeError, "model must be a Module, not str", lambda: wf.nn.quantize_model("x", "int8")),
+        (ValueError, "model: there is no Linear", lambda: wf.nn.quantize_model(wf.nn.Sequential(wf.nn.ReLU()), "int8")),
+        (ValueError, "weights; some are quantized already", lambda: wf.nn.quantize_model(wf.nn.quantize_model(net))),
+        (TypeError, "Linear: weight must be a QuantizedArray, .* not ndarray", lambda: wf.nn.QuantizedLinear(wf.ones((2, 3)))),
+        (TypeError, "Embedding: weight must be a QuantizedArray", lambda: wf.nn.QuantizedEmbedding(wf.ones((2, 3)))),
+        (TypeError, "Conv2d: weight must be a QuantizedArray", lambda: wf.nn.QuantizedConv2d(net[0], wf.ones((2, 3)))),
+        (TypeError, "layer must be a Conv1d, Conv2d or Conv3d", lambda: wf.nn.QuantizedConv2d(wf.nn.Linear(4, 4), square)),
+        (ShapeError, r"bias has shape \(3,\), it must be .* = \(4,\)", lambda: wf.nn.QuantizedLinear(square, wf.ones(3))),
+        (ValueError, "scale=0.5 is for activations=", lambda: wf.nn.QuantizedLinear(square, scale=0.5)),
+        (ValueError, "scale=.* must be one positive", lambda: wf.nn.QuantizedLinear(square, None, "int8", wf.ones(4))),
+        *(
+            (ValueError, "scale=.* must be one positive", lambda scale=scale: wf.nn.QuantizedLinear(square, None, "int8", scale))
+            for scale in (0.0, -1, float("inf"), float("nan"))
+        ),
         (ShapeError, "in two dimensions", lambda: wf.nn.QuantizedConv2d(net[0], wf.nn.quantize(wf.ones((4, 4)), wf.mxfp4))),
     ]
     for error, message, call in cases:
         with pytest.raises(error, match=message):
             call()
+
+
+def test_empty_batches():
+    for weights in WEIGHTS:
+        for activations in ACTIVATIONS:
+            small = wf.nn.quantize_model(wf.nn.Linear(256, 64), weights, activations)
+            for shape in ((0, 256), (3, 0, 256)):
+                assert small(wf.ones(shape)).shape == (*shape[:-1], 64)
+
+
+def test_calibration_with_infinities(rng):
+    x = rng.normal(size=(4, 6)).astype(np.float32)
+    net = wf.nn.Sequential(wf.nn.Linear(6, 5), wf.nn.Linear(5, 3))
+    for factor in (np.inf, np.nan):
+        with pytest.raises(ValueError, match="batch 1 of data= .* layer '0' inputs with infinities or NaN"):
+            wf.nn.quantize_model(net, "int8", activations="int8", data=[x, x * np.float32(factor)])
+    of_numpy = wf.nn.quantize_model(net, "int8", activations="int8", data=[x])
+    of_arrays = wf.nn.quantize_model(net, "int8", activations="int8", data=[wf.array(x)])
+    assert float(of_numpy[0].scale) == float(of_arrays[0].scale) == np.float32(np.abs(x).max() / 127)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from weft.dtypes.formats import FLOATS, FORMATS, INT8, Format
@@ -129,6 +130,8 @@ def block_format(element: Any, block: int | None = 32, *, scale: Any = "float32"
     bits = bits or form.bits
     if not (form is INT8 or form in FLOATS and bits <= 8 and form.special in ("ieee", "fn", "fnuz", "finite")):
         raise DTypeError(f"block_format: element={form} must be int4, int8, or a float dtype of 8 bits or fewer")
+    if block is not None and not isinstance(block, bool) and hasattr(type(block), "__index__"):
+        block = operator.index(block)
     if block is not None and (type(block) is not int or block < 1 or bits == 4 and block % 2):
         even = "even " if bits == 4 else ""
         raise ValueError(f"block_format: block={block!r} must be a positive {even}integer, or None for one scale along the axis")
@@ -138,7 +141,8 @@ def block_format(element: Any, block: int | None = 32, *, scale: Any = "float32"
             f"block_format: scale={scales} must be float32, float16, bfloat16, float8_e4m3fn or float8_e8m0fnu"
         )
     name = f"int{bits}" if form is INT8 else form.name
-    return BlockFormat(f"block_format({name!r}, {block}, scale={scales.name!r})", form, bits, block, scales)
+    made = BlockFormat(f"block_format({name!r}, {block}, scale={scales.name!r})", form, bits, block, scales)
+    return _NAMED.get(made, made)
 
 
 def _mx(name: str, element: str) -> BlockFormat:
@@ -153,5 +157,6 @@ mxfp6_e2m3 = _mx("mxfp6_e2m3", "float6_e2m3fn")
 mxfp6_e3m2 = _mx("mxfp6_e3m2", "float6_e3m2fn")
 mxfp4 = _mx("mxfp4", "float4_e2m1fn")
 nvfp4 = BlockFormat("nvfp4", FORMATS["float4_e2m1fn"], 4, 16, FORMATS["float8_e4m3fn"], has_tensor_scale=True)
+_NAMED = {form: form for form in (mxfp8_e4m3, mxfp8_e5m2, mxfp6_e2m3, mxfp6_e3m2, mxfp4, nvfp4)}  # one name for equal formats
 
 complete_module(globals())

@@ -32,6 +32,7 @@ class ModuleTree:
 
     buffers: tuple[str, ...] = ()
     keeps_dtype = False  # whether ``astype`` leaves the arrays of this module as they are
+    stored_form = ""  # what the numbers of this module's arrays mean; a weight file that says otherwise is not loaded
 
     def __init__(self) -> None:
         self.training = True

@@ -98,9 +98,8 @@ def _scale(x: Array, form: Format, scale: Any, axis: int) -> Array:
     if isinstance(scale, str):
         if scale not in ("tensor", "channel"):
             raise ValueError(f"fake_quantize: scale={scale!r} must be a positive number, an array, 'tensor' or 'channel'")
-        if scale == "channel" and not (isinstance(axis, int) and -x.ndim <= axis < x.ndim):
-            raise ShapeError(f"fake_quantize: axis={axis!r} must be an axis of x, which has shape {x.shape}")
-        axes = None if scale == "tensor" else tuple(k for k in range(x.ndim) if k != axis % x.ndim)
+        channel = None if scale == "tensor" else check_axis("fake_quantize", x, axis)
+        axes = None if channel is None else tuple(k for k in range(x.ndim) if k != channel)
         largest = form.largest if form in FLOATS else form.greatest
         top: Array = absolute(stop_gradient(x)).max(axis=axes, keepdims=True, initial=0.0)
         return where(top == 0, 1.0, top / largest).astype(x.dtype)

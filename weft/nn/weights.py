@@ -38,7 +38,7 @@ LONG_HEADER = 1 << 20  # bytes above which the form of a header is checked befor
 # a header without blanks and with each string shortened to a quote: tables of strings and lists of ints, in one table
 HEADER_FORM = re.compile(rb'\{(?:(?:,|(?<=\{))":\{(?:(?:,|(?<=\{))":(?:"|\[(?:\d++,?+)*+\]))*+\})*+\}')
 STRING, BLANKS = re.compile(rb'"(?:[^"\\]|\\.)*+"'), re.compile(rb"[ \t\r\n]++")
-META, HEADER, TENSOR, FORMAT = "__metadata__", "weft.sha256", "sha256:", "weft.dtype:"
+META, HEADER, TENSOR, FORMAT, STORED = "__metadata__", "weft.sha256", "sha256:", "weft.dtype:", "weft.quantized:"
 BLANK = "0" * 64
 OTHER_FORMATS = {  # first bytes of files that users mistake for weight files
     b"PK\3\4": "it is a zip archive, as torch.save and numpy.savez write",
@@ -50,8 +50,11 @@ OTHER_FORMATS = {  # first bytes of files that users mistake for weight files
 }
 
 
-def pack(arrays: dict[str, np.ndarray]) -> bytes:
-    """Return the content of a weight file; raise DataError if the format does not support a name or dtype."""
+def pack(arrays: dict[str, np.ndarray], stored_forms: Mapping[str, str] = {}) -> bytes:
+    """Return the content of a weight file; raise DataError if the format does not support a name or dtype.
+
+    stored_forms : by the names of quantized modules, see :class:`ModuleTree`
+    """
     for name in arrays:
         if not isinstance(name, str):
             raise DataError(f"a tensor's name must be a str, not {name!r}")
@@ -59,6 +62,7 @@ def pack(arrays: dict[str, np.ndarray]) -> bytes:
             raise DataError(f"a tensor cannot be called {name!r}: the name cannot be encoded as UTF-8")
     ordered = sorted(arrays.items(), key=lambda kv: (-kv[1].dtype.itemsize, kv[0]))  # large elements first, to align all
     metadata, entries, parts, at = {"format": "weft", HEADER: BLANK}, {}, [], 0
+    metadata.update((STORED + name, form) for name, form in stored_forms.items())
     for name, array in ordered:
         if name == META:
             raise DataError(f"a tensor cannot be called {META!r}")
@@ -83,7 +87,12 @@ def pack(arrays: dict[str, np.ndarray]) -> bytes:
 
 
 def unpack(content: bytes, source: Any) -> dict[str, np.ndarray]:
-    """Check a weight file's content and return its arrays; ``source`` is the name of the file in errors.
+    """Return the arrays of :func:`unpack_all`."""
+    return unpack_all(content, source)[0]
+
+
+def unpack_all(content: bytes, source: Any) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Check a weight file's content and return its arrays and metadata; ``source`` is the name of the file in errors.
 
     Raise DataError if the content is damaged or not a weight file, and no other error, whatever the content.
     """
@@ -110,7 +119,7 @@ def unpack(content: bytes, source: Any) -> dict[str, np.ndarray]:
         if (form_name := metadata.get(FORMAT + name)) is not None:
             dtype = _dtype_of(form_name, dtype, f"{source}: tensor {short_repr(name)}")
         arrays[name] = np.frombuffer(part, dtype).reshape(shape)
-    return arrays
+    return arrays, metadata
 
 
 def _dtype_of(name: str, cell: np.dtype, where: str) -> np.dtype:
@@ -270,7 +279,7 @@ def save(path: str | os.PathLike, arrays: ModuleTree | dict[str, Any], dtype: An
         values = read_array(array.node) if isinstance(array, Array) else np.asarray(array)
         is_cast = stored is not None and is_float(values.dtype)
         content[name] = _cast(values, stored, f"save: {name!r}") if is_cast else values
-    write_atomically(path, pack(content))
+    write_atomically(path, pack(content, _stored_forms(arrays) if isinstance(arrays, ModuleTree) else {}))
 
 
 def load(path: str | os.PathLike) -> dict[str, Array]:
@@ -296,7 +305,7 @@ def load(path: str | os.PathLike) -> dict[str, Array]:
     >>> wf.io.load(path)["w"].shape
     (2, 3)
     """
-    return {name: asarray(value) for name, value in _read(path).items()}
+    return {name: asarray(value) for name, value in _read(path)[0].items()}
 
 
 def load_into(model: Model, path: str | os.PathLike) -> Model:
@@ -317,7 +326,8 @@ def load_into(model: Model, path: str | os.PathLike) -> Model:
     Raises
     ------
     DataError
-        The file cannot be read (see :func:`load`), or its names, shapes or dtypes do not fit the model.
+        The file cannot be read (see :func:`load`), or its names, shapes, dtypes or formats of quantized weights do not fit the
+        model.
 
     >>> import weft as wf, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
@@ -326,7 +336,10 @@ def load_into(model: Model, path: str | os.PathLike) -> Model:
     >>> bool((wf.io.load_into(other, path).weight == net.weight).all())
     True
     """
-    loaded, own = _read(path), _weights_of(model)
+    (loaded, metadata), own = _read(path), _weights_of(model)
+    for name, form in _stored_forms(model).items():
+        if (of_file := metadata.get(STORED + name, form)) != form:
+            raise DataError(f"{path}: {name!r} is {short_repr(of_file)[1:-1]}, the model's is {form}: quantize the model alike")
     missing = sorted(own.keys() - loaded.keys())
     state_names = recurrent_state_names(model)
     unexpected = sorted(n for n in loaded.keys() - own.keys() if n not in state_names and not _is_counter(n, loaded[n]))
@@ -345,8 +358,12 @@ def load_into(model: Model, path: str | os.PathLike) -> Model:
     return model
 
 
-def _read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    return unpack(read(path, "weight file"), os.fspath(path))
+def _read(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    return unpack_all(read(path, "weight file"), os.fspath(path))
+
+
+def _stored_forms(model: ModuleTree) -> dict[str, str]:
+    return {name: module.stored_form for name, module in model.modules() if module.stored_form}
 
 
 def _cast(array: np.ndarray, dtype: Any, context: str) -> np.ndarray:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.dtypes.formats import FLOAT32, FLOATS, INT8, INT16, INT32, UINT8, UINT16, Format, holds
+import numpy as np
+
+from weft.dtypes.formats import BOOL, FLOAT32, FLOATS, INT32, INTEGERS, Format, holds
 from weft.dtypes.parse import parse_dtype
 from weft.dtypes.rounding import Accumulator
 from weft.errors import DTypeError
@@ -20,8 +22,10 @@ def prepare_product(
     """Return the operands of a product, and its settings."""
     accumulator = parse_accumulator(name, accumulate, every)
     if accumulator is not None and accumulator.form is INT32:
-        if not {a.dtype, b.dtype} <= {INT8, UINT8, INT16, UINT16}:
-            raise DTypeError(f"{name}: accumulate=int32 is for integers of 8 and 16 bits, not for {a.dtype} and {b.dtype}")
+        if not all(x.dtype is BOOL or x.dtype in INTEGERS and x.dtype.bits <= 16 for x in (a, b)):
+            raise DTypeError(
+                f"{name}: accumulate=int32 is for bools and integers of at most 16 bits, not for {a.dtype} and {b.dtype}"
+            )
         a, b, accumulator = cast(a, INT32), cast(b, INT32), None
     form = None if operands is None else parse_number_format(f"{name}: operands", operands)
     if accumulator is None and form is None:
@@ -47,12 +51,14 @@ def parse_accumulator(name: str, accumulate: Any, every: Any) -> Accumulator | N
         if every is not None:
             raise ValueError(f"{name}: every={every!r} needs the format of the sums: accumulate=")
         return None
+    if isinstance(every, bool | np.bool_):
+        raise DTypeError(f"{name}: every must be an integer, not {every!r}")
     form, block = parse_dtype(accumulate), 1 if every is None else check_int(every, name, "every")
     if block < 1:
         raise ValueError(f"{name}: every={every!r} must be at least 1, the products that are added before their sum is rounded")
     if form is INT32:
         if every is not None:
-            raise ValueError(f"{name}: every={every!r} is for sums that are rounded, and sums in int32 are exact")
+            raise ValueError(f"{name}: every={every!r} is for sums that are rounded; sums in int32 wrap instead")
         return Accumulator(form)
     form = parse_number_format(f"{name}: accumulate", form)
     if form is FLOAT32:

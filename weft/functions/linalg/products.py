@@ -416,12 +416,14 @@ def matmul(
     axes : list of tuples of int, optional
         The axes of the matrices and vectors, of the operands, then of the result; the last ones by default.
     operands : dtype, optional
-        The format to which the numbers of both operands are rounded, to nearest, as they are read. The derivative of this
-        rounding is that of the identity.
+        The format to which the numbers of both operands are rounded, to nearest, as they are read. Numbers beyond the largest one
+        become infinity or NaN, as in ``astype``; :func:`weft.precision` saturates to formats without infinities. The derivative
+        of this rounding is that of the identity.
     accumulate : dtype, optional
         The format of the sums, narrower than float32: each product is added in float32 and the sum is rounded to nearest,
-        ``total = round(fma(a, b, total))``, in ascending order of the summed axis. ``int32`` for integers of 8 and 16 bits,
-        which are not rounded. Derivatives add up in the same way.
+        ``total = round(fma(a, b, total))``, in ascending order of the summed axis. Derivatives add up in the same way.
+        ``float32`` is the default: a sum that is not rounded again, in any order. ``int32`` for bools and integers of at most 16
+        bits: nothing is rounded, and sums beyond int32 wrap, which those of 16 bits reach soon.
     every : int, optional
         How many products are added in float32 before ``total = round(total + sum)``, with ``accumulate``; 1 by default.
 

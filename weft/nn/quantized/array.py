@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NoReturn
 
 from weft.array import Array, wrap_array
@@ -77,6 +78,11 @@ class QuantizedArray(ModuleTree):
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"QuantizedArray.{name} cannot be assigned to: quantize the new values")
+
+    @property
+    def stored_form(self) -> str:  # type: ignore[override]
+        """Return the format, shape and axis, as a weight file has them."""
+        return f"{self.format} of shape {self.shape} along axis {self.axis}"
 
     @property
     def ndim(self) -> int:
@@ -217,8 +223,15 @@ def dequantize(q: QuantizedArray, dtype: Any = "float32") -> Array:
     return numbers.swapaxes(q.axis, -1).astype(target.numpy)
 
 
+def check_weight(layer: str, weight: Any) -> None:
+    """Raise a TypeError if the weight of a layer is not a QuantizedArray."""
+    if not isinstance(weight, QuantizedArray):
+        raise TypeError(f"{layer}: weight must be a QuantizedArray, as wf.nn.quantize returns, not {type(weight).__name__}")
+
+
 def check_axis(function: str, x: Array, axis: Any) -> int:
     """Return an axis of ``x``, not negative."""
+    axis = operator.index(axis) if hasattr(type(axis), "__index__") and not isinstance(axis, bool) else axis
     if type(axis) is not int or not -x.ndim <= axis < x.ndim:
         raise ShapeError(f"{function}: axis={axis!r} must be an axis of x, which has shape {x.shape}")
     return axis % x.ndim

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from weft.array import Array
 from weft.dtypes.formats import FLOATS, INT8, Format
 from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError
+from weft.functions.creation.fill import asarray
 from weft.functions.dtype_info.dtype_info import astype
 from weft.functions.elementwise.ufuncs import absolute
 from weft.functions.indexing.where import where
@@ -21,6 +23,18 @@ def input_format(name: str, activations: Any) -> Format | None:
     if form is not INT8 and not (form in FLOATS and form.bits <= 8 and form.special in ("ieee", "fn", "fnuz", "finite")):
         raise DTypeError(f"{name}: activations={form} must be int8, a float dtype of 8 bits or fewer, or None")
     return form
+
+
+def input_scale(name: str, form: Format | None, scale: Any) -> Array | None:
+    """Return the scale of inputs that are rounded to ``form``, which must be one positive number."""
+    if scale is None:
+        return None
+    if form is None:
+        raise ValueError(f"{name}: scale={scale!r} is for activations=, which is None")
+    number = asarray(scale, dtype="float32")
+    if number.size != 1 or not 0 < float(number.reshape(())) < math.inf:
+        raise ValueError(f"{name}: scale={scale!r} must be one positive and finite number")
+    return number.reshape(())
 
 
 def round_inputs(x: Array, form: Format, scale: Array | None, axes: tuple[int, ...]) -> tuple[Array, Array]:

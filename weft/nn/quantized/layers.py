@@ -9,11 +9,11 @@ from weft.dtypes.formats import FLOATS
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.indexing.take_scatter import take
-from weft.nn.convolution import Conv2d, convolve, pad_images
+from weft.nn.convolution import Conv1d, Conv2d, Conv3d, convolve, pad_images
 from weft.nn.embedding import check_indices
 from weft.nn.module import Module
-from weft.nn.quantized.array import QuantizedArray
-from weft.nn.quantized.inputs import input_format, round_inputs
+from weft.nn.quantized.array import QuantizedArray, check_weight
+from weft.nn.quantized.inputs import input_format, input_scale, round_inputs
 from weft.nn.quantized.linear import describe
 from weft.process.docstrings import complete_module
 from weft.transforms.custom import custom_vjp
@@ -32,8 +32,9 @@ class QuantizedConv2d(Module):
 
     Raises
     ------
-    ShapeError, DTypeError
-        The weight does not fit the layer; ``activations`` is not a dtype for inputs.
+    ShapeError, DTypeError, TypeError, ValueError
+        The weight does not fit the layer; ``activations`` is not a dtype for inputs; ``layer`` or ``weight`` is of another type;
+        ``scale`` is not positive and finite, or without ``activations``.
 
     Examples
     --------
@@ -47,6 +48,9 @@ class QuantizedConv2d(Module):
 
     def __init__(self, layer: Conv2d, weight: QuantizedArray, activations: Any = None, scale: Any = None) -> None:
         super().__init__()
+        check_weight("QuantizedConv2d", weight)
+        if not isinstance(layer, Conv1d | Conv2d | Conv3d):
+            raise TypeError(f"QuantizedConv2d: layer must be a Conv1d, Conv2d or Conv3d, not {type(layer).__name__}")
         original = layer.weight
         shape = None if original is None else original.reshape((original.shape[0], -1)).shape
         if original is None or weight.axis != weight.ndim - 1 or weight.shape != shape:
@@ -59,7 +63,7 @@ class QuantizedConv2d(Module):
         self.padding_mode = layer.padding_mode
         self.weight, self.bias = weight, layer.bias
         self.activations = input_format("QuantizedConv2d", activations)
-        self.scale = None if scale is None else asarray(scale, dtype="float32")
+        self.scale = input_scale("QuantizedConv2d", self.activations, scale)
 
     def forward(self, x: Any) -> Array:
         x = asarray(x)
@@ -124,6 +128,8 @@ class QuantizedEmbedding(Module):
     ------
     ShapeError
         The weight is not two-dimensional, or its first axis is quantized.
+    TypeError
+        ``weight`` is not a QuantizedArray.
     DTypeError, IndexError
         Called: ``input`` does not contain integers, or they are out of range.
 
@@ -136,6 +142,7 @@ class QuantizedEmbedding(Module):
 
     def __init__(self, weight: QuantizedArray) -> None:
         super().__init__()
+        check_weight("QuantizedEmbedding", weight)
         if weight.ndim != 2 or weight.axis != 1:
             raise ShapeError(
                 f"QuantizedEmbedding: weight must be (num_embeddings, embedding_dim), quantized along axis 1, not {weight.shape} "

@@ -27,8 +27,8 @@ from weft.functions.shape.axes import broadcast_to, concat
 from weft.graph.primitives import TABLE
 from weft.nn.block_rounding import nibbles, split_blocks, unpack_codes
 from weft.nn.module import Module
-from weft.nn.quantized.array import QuantizedArray
-from weft.nn.quantized.inputs import input_format, round_inputs, split_digits
+from weft.nn.quantized.array import QuantizedArray, check_weight
+from weft.nn.quantized.inputs import input_format, input_scale, round_inputs, split_digits
 from weft.process.docstrings import complete_module
 from weft.transforms.custom import custom_vjp
 
@@ -50,7 +50,7 @@ def multiply_quantized(x: Array, weight: QuantizedArray, form: Format | None, sc
 def _multiply(x: Array, weight: QuantizedArray, form: Format | None, scale: Array | None) -> Array:
     kind = weight.format
     one_scale = weight.scales.shape[-1] == 1
-    by_rows = math.prod(x.shape[:-1]) <= MAX_ROWS and kind.is_packed and kind.element is INT8 and kind.run == 32
+    by_rows = 0 < math.prod(x.shape[:-1]) <= MAX_ROWS and kind.is_packed and kind.element is INT8 and kind.run == 32
     if form is None:
         if by_rows:
             digits, factor = split_digits(split_blocks(x, kind), tuple(range(-kind.block_axes, 0)))
@@ -110,9 +110,11 @@ class QuantizedLinear(Module):
     Raises
     ------
     ShapeError
-        The weight is not two-dimensional or its first axis is quantized, or ``x`` does not fit.
-    DTypeError
-        ``activations`` is not one of these dtypes.
+        The weight is not two-dimensional or its first axis is quantized, or ``bias`` or ``x`` does not fit.
+    DTypeError, TypeError
+        ``activations`` is not one of these dtypes; ``weight`` is not a QuantizedArray.
+    ValueError
+        ``scale`` is not positive and finite, or without ``activations``.
 
     Examples
     --------
@@ -125,6 +127,7 @@ class QuantizedLinear(Module):
 
     def __init__(self, weight: QuantizedArray, bias: Any = None, activations: Any = None, scale: Any = None) -> None:
         super().__init__()
+        check_weight("QuantizedLinear", weight)
         if weight.ndim != 2 or weight.axis != 1:
             raise ShapeError(
                 f"QuantizedLinear: weight must be (out_features, in_features), quantized along axis 1, not {weight.shape} along "
@@ -133,7 +136,11 @@ class QuantizedLinear(Module):
         self.out_features, self.in_features = weight.shape
         self.weight, self.bias = weight, None if bias is None else asarray(bias)
         self.activations = input_format("QuantizedLinear", activations)
-        self.scale = None if scale is None else asarray(scale, dtype="float32")
+        self.scale = input_scale("QuantizedLinear", self.activations, scale)
+        if self.bias is not None and self.bias.shape != (self.out_features,):
+            raise ShapeError(
+                f"QuantizedLinear: bias has shape {self.bias.shape}, it must be (out_features,) = ({self.out_features},)"
+            )
 
     def forward(self, x: Any) -> Array:
         x = asarray(x)

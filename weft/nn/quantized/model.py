@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from weft.array import Array
+import numpy as np
+
 from weft.dtypes.block_formats import BlockFormat, block_format
 from weft.dtypes.formats import INT8, Format
 from weft.errors import warn
+from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import absolute
 from weft.functions.statistics.samples import percentile as percentile_of
 from weft.nn.convolution import Conv1d, Conv2d, Conv3d
@@ -66,9 +68,9 @@ def quantize_model(
 
     Raises
     ------
-    DTypeError, ValueError
-        A format is not possible; ``only`` matches no layer that can be quantized; ``data`` or ``percentile`` without
-        ``activations``.
+    DTypeError, ValueError, TypeError
+        A format is not possible; ``model`` is not a Module; ``only`` matches no layer that can be quantized; ``data`` or
+        ``percentile`` without ``activations``; a batch of ``data`` gives a layer infinities or NaN.
 
     Notes
     -----
@@ -87,6 +89,8 @@ def quantize_model(
       (2): Linear(64, 10)
     )
     """
+    if not isinstance(model, Module):
+        raise TypeError(f"quantize_model: model must be a Module, not {type(model).__name__}")
     patterns = [only] if isinstance(only, str) else list(only)
     form = input_format("quantize_model", activations)
     if form is None and (data is not None or percentile != 100.0):
@@ -99,7 +103,10 @@ def quantize_model(
         if type(m) in _LAYERS and getattr(m, "weight", None) is not None and _is_chosen(name, patterns)
     }
     if not layers:
-        raise ValueError(f"quantize_model: only={only!r} matches no Linear, convolution or Embedding of the model with weights")
+        kinds = "Linear, convolution or Embedding of the model with float weights"
+        done = "; some are quantized already" if any(isinstance(m, QuantizedArray) for _, m in model.modules()) else ""
+        start = "there is no" if only == "*" else f"only={only!r} matches no"
+        raise ValueError(f"quantize_model: {start} {kinds}{done}")
     tops = None if data is None else _calibrate(model, layers, data, percentile)
     memo: dict[int, Any] = {}
     for layer in layers.values():
@@ -148,21 +155,27 @@ def _quantize_layer(layer: Any, of_weights: Any, form: Format | None, scale: flo
 def _calibrate(model: Module, layers: dict[str, Any], data: Iterable[Any], percentile: float) -> dict[int, float]:
     """Return the largest magnitude of the inputs of each layer, by its id."""
     tops: dict[int, float] = {}
-    wanted = {id(layer) for layer in layers.values()}
+    wanted = {id(layer): name for name, layer in layers.items()}
 
     def watch(module: ModuleTree, args: Any, kwargs: Any) -> Any:
-        if id(module) in wanted and args and isinstance(args[0], Array):
-            size = absolute(args[0]).astype("float32")
+        if id(module) in wanted:
+            size = absolute(asarray(args[0] if args else next(iter(kwargs.values())))).astype("float32")
             top = float(size.max() if percentile == 100 else percentile_of(size, percentile))
-            tops[id(module)] = max(top, tops.get(id(module), 0.0))
+            tops[id(module)] = float(np.maximum(top, tops.get(id(module), 0.0)))
         return module.forward(*args, **kwargs)
 
     was_training = [(m, m.training) for _, m in model.modules()]
     model.eval()
     try:
         with _watching(watch):
-            for batch in data:
+            for number, batch in enumerate(data):
                 model(batch[0] if isinstance(batch, list | tuple) else batch)
+                odd = [wanted[key] for key, top in tops.items() if not math.isfinite(top)]
+                if odd:
+                    raise ValueError(
+                        f"quantize_model: batch {number} of data= (from 0) gives layer {odd[0]!r} inputs with infinities or "
+                        "NaN, which have no scale"
+                    )
     finally:
         for m, mode in was_training:
             m.__dict__["training"] = mode
