@@ -11,6 +11,7 @@ import pytest
 
 import weft as wf
 from weft.dtypes.api import ALL, DType
+from weft.dtypes.formats import EVERY
 
 
 def test_memory_as_numpys() -> None:
@@ -104,7 +105,8 @@ def test_casts_and_other_names() -> None:
 def test_kinds(kind: str) -> None:
     ours, theirs = getattr(wf, kind), getattr(np, kind)
     for dtype in ALL:
-        want = np.issubdtype(dtype if dtype.isbuiltin == 1 else "float16", theirs)
+        like = {"float": "float16", "signed": "int8", "unsigned": "uint8"}.get(EVERY[dtype.name].kind)
+        want = np.issubdtype(dtype if dtype.isbuiltin == 1 else like, theirs)
         assert wf.issubdtype(dtype, ours) == want == wf.issubdtype(getattr(wf, dtype.name), theirs)
         assert isinstance(wf.ones(1, dtype)[0], ours) == want and issubclass(dtype.type, ours) == want
     assert wf.issubdtype(ours, wf.generic) and issubclass(ours, wf.generic) and wf.issubdtype(float, wf.floating)
