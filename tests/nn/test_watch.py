@@ -11,6 +11,7 @@ import pytest
 
 import weft as wf
 from weft.devices import get_num_threads, set_num_threads
+from weft.dtypes.api import fixed_dtype, float_dtype
 from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError
 from weft.nn.watch import BINS, BLOCK, LOWEST, MAX_SAMPLE, measure
@@ -52,9 +53,19 @@ def statistics_of(x: np.ndarray, form: str, jitted: bool) -> Any:
     return watch["output"]
 
 
+def overflows(a: np.ndarray, form: str) -> int:
+    """Return how many magnitudes are rounded beyond the largest number, were there one more power of two."""
+    largest = float(wf.finfo(form).max)
+    step = largest - float(np.nextafter(np.array(largest, form), np.array(0, form)))
+    if form in ("float32", "float64"):
+        return int(np.isinf(a.astype(form)).sum())
+    with np.errstate(all="ignore"):
+        return int((np.round(a / step) > largest / step).sum())
+
+
 def expected(x: np.ndarray, form: str) -> dict[str, Any]:
     with np.errstate(all="ignore"):
-        a, limits = np.abs(x.astype(np.float64)), wf.finfo(form)
+        a = np.abs(x.astype(np.float64))
         narrow = x.astype(np.float64 if form == "float64" else form)
     flat, step = a.reshape(-1).astype(np.float32), -(-x.size // MAX_SAMPLE)
     if step > 1:
@@ -64,7 +75,7 @@ def expected(x: np.ndarray, form: str) -> dict[str, Any]:
     powers = np.clip(np.floor(np.log2(finite[finite != 0].astype(np.float64))), LOWEST, LOWEST + BINS - 1).astype(int) - LOWEST
     known = a[~np.isnan(a)]
     return {
-        "n": x.size, "zeros": int((a == 0).sum()), "nan": int(np.isnan(a).sum()), "overflow": int((a > float(limits.max)).sum()),
+        "n": x.size, "zeros": int((a == 0).sum()), "nan": int(np.isnan(a).sum()), "overflow": overflows(a, form),
         "underflow": int(((narrow.astype(np.float64) == 0) & (a > 0)).sum()),
         "largest": float(known.max()) if known.size else None,
         "mean": float(finite.astype(np.float64).mean()) if finite.size else 0.0, "histogram": np.bincount(powers, minlength=BINS),
@@ -75,7 +86,7 @@ def expected(x: np.ndarray, form: str) -> dict[str, Any]:
 def numbers(r: np.random.Generator, dtype: str) -> np.ndarray:
     size = int(r.choice((1, 7, 300, 5_000, 70_000, 140_001)))
     x = r.standard_normal(size) * 2.0 ** r.uniform(-20, 20, size)
-    for value in (0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, 2.0**-10, 2.0**-17, 448.0, 460.0):
+    for value in (0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, 2.0**-10, 2.0**-17, 448.0, 460.0, 464.0, 465.0, 65519.0, 65520.0, 7.0):
         x[r.integers(0, size, max(size // 50, 1))] = value
     x[0] = 1.5
     with np.errstate(all="ignore"):
@@ -98,6 +109,31 @@ def test_statistics_are_those_of_numpy(form: str, seed: int, threads: int) -> No
                 assert np.array_equal(found, value), f"seed {seed}"
             elif value is not None:
                 assert found == value, f"{name}: {found}, NumPy {value}; {x.dtype}, seed {seed}"
+
+
+@pytest.mark.parametrize("form", [
+    "float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e4m3fnuz", "float16", "bfloat16", "float32", float_dtype(3, 3),
+    float_dtype(4, 2, saturate=True), fixed_dtype(8, 4),
+])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_overflow_begins_where_a_cast_goes_beyond_the_largest_number(form: Any, dtype: str, recwarn: Any) -> None:
+    f = parse_dtype(form)
+    step = 2.0 ** ((f.top >> f.mantissa or 1) - f.bias - f.mantissa)
+    x = f.largest + step * np.array([-1, 0, 0.25, 0.49, 0.5, 0.51, 0.99, 1, 1.5, 1.75, 2, 40, np.inf])
+    with np.errstate(all="ignore"):
+        x = np.concatenate([x, -x]).astype(dtype)
+    beyond = [0, 0, 0, 0, f.top & 1, *[1] * 8]
+    negative = beyond if f.special != "fixed" else [*[0] * 9, *[1] * 4]
+    if form == "float32" and dtype == "float32":
+        beyond = negative = np.isinf(x[:13]).tolist()
+    for jitted in (False, True):
+        got = [statistics_of(x[k : k + 1], form, jitted).overflow for k in range(26)] if not jitted else None
+        assert got in (None, [*beyond, *negative])
+        assert statistics_of(x, form, jitted).overflow == sum(beyond) + sum(negative)
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+    if not f.saturate and f.special in ("ieee", "fn"):
+        cast = wf.array(x).astype(form).astype("float64").numpy()
+        assert (~np.isfinite(cast)).tolist() == [bool(v) for v in (*beyond, *negative)]
 
 
 def test_the_same_bits_over_threads_and_ways_of_running() -> None:
@@ -150,7 +186,7 @@ def test_formats_of_precision_and_what_would_fit() -> None:
     assert watch["0.weight"].format == "float32"
     with wf.watch(net, format="float8_e4m3fn") as watch:
         net(x * 1e4)
-    assert watch["0"].overflow == int((np.abs(net[0](x * 1e4).numpy()) > 448).sum()) > 0
+    assert watch["0"].overflow == int((np.abs(net[0](x * 1e4).numpy()) > 464).sum()) > 0
     assert watch["0"].fits in ("float8_e5m2", "float16") and watch["0.weight"].fits == "float8_e4m3fn"
     (line,) = [line for line in str(watch).splitlines() if line.startswith("0: ")]
     assert "overflow float8_e4m3fn" in line and watch["0"].fits in line

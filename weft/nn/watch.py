@@ -27,7 +27,7 @@ from weft.dtypes.formats import FLOAT64, FLOATS, FORMATS, Format
 from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError
 from weft.functions.creation.fill import zeros
-from weft.functions.elementwise.ufuncs import absolute, equal, greater, isfinite, isnan, maximum, stop_gradient
+from weft.functions.elementwise.ufuncs import absolute, equal, isfinite, isnan, maximum, stop_gradient
 from weft.functions.indexing.where import where
 from weft.functions.shape.axes import concatenate, stack
 from weft.functions.support.arguments import integer_from
@@ -64,7 +64,7 @@ class Statistics:
     mean : the mean magnitude of the finite numbers of the sample
     zeros, nan : counts
     underflow : number of elements that are not 0, but become 0 in the format
-    overflow : number of elements beyond the largest number of the format, infinities included
+    overflow : number of elements that a cast to nearest takes beyond the largest number of the format, infinities included
     histogram : (64,) counts of the sample's magnitudes by powers of two, from 2**-48 on; the first and the last bin also count
         what is beyond them, and no bin counts zeros and what is not finite
     sampled : number of elements in the sample: all, or one block of 64 in several
@@ -84,10 +84,10 @@ class Statistics:
 
     @property
     def fits(self) -> str:
-        """Name of the narrowest common format, of at least as many bits, that holds the largest magnitude; "" if none does."""
+        """Name of the narrowest common format, of at least as many bits, in which the largest magnitude does not overflow; "" if none does."""
         bits = FORMATS[self.format].bits if self.format in FORMATS else 0
         for name in _WIDER:
-            if FORMATS[name].bits >= bits and self.largest <= FORMATS[name].largest:
+            if FORMATS[name].bits >= bits and self.largest < _overflow_limit(FORMATS[name], "float64"):
                 return name
         return ""
 
@@ -380,11 +380,14 @@ def measure(x: Array, form: Format) -> Array:
     bins = (sample.view("int32") >> 23) - 127 - LOWEST
     bins = where(finite & (sample != 0), bins.clip(0, BINS - 1), -1)
     histogram = (bins.reshape(-1, 1) == np.arange(BINS, dtype=np.int32)).sum(0, dtype=integer)
-    is_own = form is parse_dtype(x.dtype)
+    limit, least = _overflow_limit(form, wide), 0.0 if form is parse_dtype(x.dtype) else _underflow_limit(form)
+    over = a >= limit
+    if form.special == "fixed":  # which has one more number below zero than above
+        over = where(x < 0, a > 3 * limit - 2 * form.largest, over)
     sums: list[Any] = [
         1.0, float(x.size), equal(a, 0).sum(dtype=integer),
-        0.0 if is_own else ((a < _underflow_limit(form)) & (a != 0)).sum(dtype=integer),
-        greater(a, form.largest).sum(dtype=integer), is_nan.sum(dtype=integer), finite.sum(dtype=integer),
+        ((a < least) & (a != 0)).sum(dtype=integer) if least else 0.0,
+        over.sum(dtype=integer), is_nan.sum(dtype=integer), finite.sum(dtype=integer),
         where(finite, sample, 0).sum(dtype="float64"), where(is_nan, 0, a).max(),
     ]
     first = stack([zeros((), dtype="float64") + s if isinstance(s, float) else s.astype("float64") for s in sums])
@@ -398,6 +401,18 @@ def _sample(x: Array) -> Array:
         return flat
     rows = x.size // (BLOCK * step)
     return flat[: rows * BLOCK * step].reshape(rows, BLOCK * step)[:, :BLOCK].reshape(-1)
+
+
+def _overflow_limit(form: Format, wide: str) -> float:
+    """Return the smallest number of a wide format that is rounded beyond the largest number, or infinity.
+
+    Half a step above the largest number is a tie. It goes beyond if the largest number's last bit is odd.
+    """
+    field = max(form.top >> form.mantissa, 1 if form.special != "scale" else 0)
+    half = 2.0 ** (field - form.bias - form.mantissa - 1)
+    with np.errstate(over="ignore"):
+        tie = np.dtype(wide).type(form.largest + half)
+        return float(tie if form.top & 1 or form.special == "scale" else np.nextafter(tie, np.inf, dtype=wide))
 
 
 def _underflow_limit(form: Format) -> float:
