@@ -289,6 +289,13 @@ def test_bad_input_and_states() -> None:
         wf.watch(net, every=0)
     with pytest.raises(DTypeError, match="float format"):
         wf.watch(net, format="int8")
+    with pytest.raises(DTypeError, match="it is a format for scales"):
+        wf.watch(net, format="float8_e8m0fnu")
+    for only in (0, ["0", 1]):
+        with pytest.raises(TypeError, match="only must be a pattern such as"):
+            wf.watch(net, only=only)
+    with pytest.raises(ValueError, match="this watch is not active"):
+        wf.watch(net).__exit__(None, None, None)
     with pytest.raises(ValueError, match="'7.*' matches no layer and no parameter of Sequential; there are 0, 1, 2, output"):
         wf.watch(net, only="7.*")
     watch = wf.watch(net)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import operator
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -25,7 +25,7 @@ import numpy as np
 from weft.array import Array
 from weft.dtypes.formats import FLOAT64, FLOATS, FORMATS, Format
 from weft.dtypes.parse import parse_dtype
-from weft.errors import DTypeError
+from weft.errors import DTypeError, short
 from weft.functions.creation.fill import zeros
 from weft.functions.elementwise.ufuncs import absolute, equal, isfinite, isnan, maximum, stop_gradient
 from weft.functions.indexing.where import where
@@ -108,6 +108,11 @@ class Watch:
         self.records: list[tuple[int, dict[str, Statistics]]] = []
         self._model = model
         self._names = {id(m): n for n, m in model.modules()}
+        given = only
+        if not (only is None or isinstance(only, str)):
+            only = tuple(only) if isinstance(only, Iterable) else (only,)
+            if not all(isinstance(pattern, str) for pattern in only):
+                raise TypeError(f"watch: only must be a pattern such as 'encoder.*', or a list of them, not {short(given)}")
         parameters = model.parameters()
         layers = [n for n in self._names.values() if n]
         self._parameters = {id(p): n for n, p in parameters.items()}
@@ -131,6 +136,8 @@ class Watch:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if not self._before:
+            raise ValueError("watch: this watch is not active")
         self._switch(False)
         self._before.pop()
 
@@ -335,7 +342,8 @@ def watch(model: ModuleTree, only: Any = None, *, every: int = 1, format: Any = 
     Raises
     ------
     TypeError, ValueError, DTypeError
-        ``model`` is not a Module; ``every`` is not positive; ``only`` matches nothing; ``format`` is not a float format.
+        ``model`` is not a Module; ``every`` is not positive; ``only`` is no pattern or matches nothing; ``format`` is not a
+        float format, or one of scales.
 
     Examples
     --------
@@ -359,14 +367,15 @@ def _is_mapped() -> bool:
 def _is_chosen(name: str, only: Any) -> bool:
     if only is None:
         return True
-    patterns = (only,) if isinstance(only, str) else tuple(only)
-    return any(name == p or matches(name, p) for p in patterns)
+    return any(name == p or matches(name, p) for p in ((only,) if isinstance(only, str) else only))
 
 
 def _float_format(format: Any) -> Format:
     form = parse_dtype(format)
     if form not in FLOATS:
         raise DTypeError(f"watch: format must be a float format, not {form}")
+    if form.special == "scale":
+        raise DTypeError(f"watch: {form} has no negative numbers and no zero, it is a format for scales")
     return form
 
 
