@@ -84,7 +84,7 @@ class Statistics:
 
     @property
     def fits(self) -> str:
-        """Name of the narrowest common format, of at least as many bits, in which the largest magnitude does not overflow; "" if none does."""
+        """Name of the narrowest common format, of at least as many bits, that the largest magnitude fits; "" if there is none."""
         bits = FORMATS[self.format].bits if self.format in FORMATS else 0
         for name in _WIDER:
             if FORMATS[name].bits >= bits and self.largest < _overflow_limit(FORMATS[name], "float64"):

@@ -480,7 +480,8 @@ def _float_format(name: str, dtype: Any) -> Format:
     try:
         form = FLOAT32_FORMAT if dtype is None else parse_dtype(dtype)
     except DTypeError as error:
-        raise DTypeError(f"{name}: {error}") from None
+        text = str(error).removeprefix(f"{name}: ").removeprefix(name.partition(" ")[0]).strip()
+        raise DTypeError(f"{name}: {text}") from None
     if form not in FLOATS:
         raise DTypeError(f"{name} must be a float dtype, not {form}")
     if form.special == "scale":
