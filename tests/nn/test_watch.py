@@ -213,6 +213,31 @@ def test_a_jitted_function_is_traced_once_with_a_watch_and_once_without() -> Non
     assert step.traces == 2
 
 
+def test_watches_inside_of_one_another_all_measure() -> None:
+    a, b, x = net_of(1), net_of(2), data()
+    both = wf.jit(lambda x: wf.value_and_grad(lambda a, b: (a(x) * b(x)).mean(), argnums=(0, 1))(a, b))
+    _, (plain, _) = both(x)
+    with wf.watch(a) as outer, wf.watch(b) as inner, wf.watch(a, only="0.weight*") as again:
+        for _ in range(2):
+            _, (watched, _) = both(x)
+    assert both.traces == 2 and watched[0].weight.numpy().tobytes() == plain[0].weight.numpy().tobytes()
+    for watch, net in ((outer, a), (inner, b)):
+        assert watch["0"].largest == np.abs(net[0](x).numpy()).max() and len(watch.statistics) == 16
+    assert set(again.statistics) == {"0.weight", "0.weight.gradient"}
+    for name, seen in again.statistics.items():
+        assert seen.largest == outer[name].largest and np.array_equal(seen.histogram, outer[name].histogram)
+    first, second = wf.watch(a, every=2), wf.watch(a, every=3)
+    with first, second:
+        y = np.zeros((64, 2), "float32")
+        wf.train.fit(a, x.numpy(), y, loss=wf.losses.mse, epochs=6, batch_size=64, show=False, callbacks=[first, second])
+    assert [step for step, _ in first.records] == [1, 3, 5] and [step for step, _ in second.records] == [1, 4]
+    with outer, inner:
+        outer.__exit__()  # before the inner one
+        b(x * 3)
+        assert inner["0"].largest == np.abs(b[0](x * 3).numpy()).max()
+        outer.__enter__()
+
+
 def test_loops_remat_and_vmap() -> None:
     net = wf.nn.Linear(3, 3)
     x = data()

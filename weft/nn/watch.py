@@ -14,8 +14,9 @@ from __future__ import annotations
 import functools
 import operator
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
@@ -124,35 +125,41 @@ class Watch:
         self._cells = {name: zeros((_SIZE,), dtype="float64") for n in chosen for name in (n, f"{n}.gradient")}
         self._forms: dict[str, Format] = {}
         self._key = object()
-        self._before: list[tuple[Any, Any]] = []
+        self._measures = False
 
     # ---- when it measures
 
     def __enter__(self) -> Self:
-        if self._before:
+        if self in _ACTIVE.watches:
             raise ValueError("watch: this watch is active already")
-        self._before.append((CONTEXT.watch, CALL_HOOK.watch_call))
+        if not _ACTIVE.watches:
+            _ACTIVE.before = CALL_HOOK.watch_call
+        _ACTIVE.watches += (self,)
         self._switch(True)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if not self._before:
+        if self not in _ACTIVE.watches:
             raise ValueError("watch: this watch is not active")
         self._switch(False)
-        self._before.pop()
+        _ACTIVE.watches = tuple(w for w in _ACTIVE.watches if w is not self)
 
     def _switch(self, on: bool) -> None:
-        key, CALL_HOOK.watch_call = (self._key, self._call) if on else self._before[-1]
-        apply_setting(CONTEXT, key, "watch")
+        self._measures = on
+        measuring, call = [w for w in _ACTIVE.watches if w._measures], _ACTIVE.before
+        for watch in measuring:
+            call = functools.partial(watch._call, call)
+        CALL_HOOK.watch_call = call
+        apply_setting(CONTEXT, tuple([w._key for w in measuring]) or None, "watch")
 
     def on_begin(self, state: Any) -> None:
         """Called by ``fit``. Raises ValueError outside of the ``with`` block of this watch."""
-        if not self._before:
+        if self not in _ACTIVE.watches:
             raise ValueError("watch: as a callback of fit it must be active: with wf.watch(model) as watch: fit(..., [watch])")
         self._switch(state.step % self.every == 0)
 
     def on_batch(self, state: Any) -> None:
-        if CONTEXT.watch is self._key:
+        if self._measures:
             self.record(state.step)
         self._switch(state.step % self.every == 0)
 
@@ -161,13 +168,14 @@ class Watch:
 
     # ---- what it measures
 
-    def _call(self, module: ModuleTree, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the forward function of a module, and measure."""
+    def _call(self, inner: Any, module: ModuleTree, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the forward function of a module, and measure. inner : the hook of the watch outside of this one, or None"""
         name = self._names.get(id(module))
-        if name is None or _is_mapped():
-            return module.forward(*args, **kwargs)
-        with self._watch_parameters(module):
-            out = module.forward(*args, **kwargs)
+        is_watched = name is not None and not _is_mapped()
+        with self._watch_parameters(module) if is_watched else nullcontext():
+            out = module.forward(*args, **kwargs) if inner is None else inner(module, args, kwargs)
+        if not is_watched:
+            return out
         return self._watch_array(name or "output", out, "activations")
 
     @contextmanager
@@ -309,14 +317,23 @@ class Watch:
         return figure
 
 
+class _Active(threading.local):
+    watches: tuple[Watch, ...] = ()  # in whose with blocks this thread is, the innermost last
+    before: Any = None  # the call hook outside of them
+
+
+_ACTIVE = _Active()
+
+
 def watch(model: ModuleTree, only: Any = None, *, every: int = 1, format: Any = None) -> Watch:
     """Collect statistics of the numbers of a model inside a ``with`` block.
 
     Of each layer the output and the parameters are measured, and the gradients of both if a derivative is taken by
     ``value_and_grad`` or ``grad``: the largest and the mean magnitude, the counts of zeros, NaNs, overflows and underflows
     relative to a number format, and a histogram of magnitudes. Results and weights do not change by a bit. Jitted functions are
-    traced once more. If a layer is called several times, its output is that of the last call, and the gradients of all calls
-    count. In bodies of loops (``wf.scan``) gradients are not measured, inside of ``wf.vmap`` nothing is.
+    traced once more for each watch object. If a layer is called several times, its output is that of the last call, and the
+    gradients of all calls count. Watches inside of one another all measure. In bodies of loops (``wf.scan``) gradients are not
+    measured, inside of ``wf.vmap`` nothing is.
 
     As a callback, ``fit(..., callbacks=[watch])`` inside of the block, it keeps a record of every ``every``-th update, and the
     other updates cost what they cost without it. Updates then run one by one.
