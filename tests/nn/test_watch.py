@@ -268,6 +268,36 @@ def test_a_layer_that_is_called_twice_has_the_gradients_of_both_calls() -> None:
     assert watch["layer.gradient"].largest >= watch["output.gradient"].largest
 
 
+def test_gradients_of_parameters_are_those_of_value_and_grad() -> None:
+    """Two calls, a use outside of the layer, and a parameter of two layers."""
+    net, x = wf.nn.Sequential(wf.nn.Linear(3, 3), wf.nn.Tanh(), wf.nn.Linear(3, 3)), data()
+    net[2].weight = net[0].weight
+
+    def value(net: Any, x: Any) -> Any:
+        return (net(net(x)) * net(x)).sum() + 50 * (net[0].weight ** 3).sum()
+
+    for f in (wf.grad(value), wf.jit(wf.grad(value))):
+        plain = f(net, x)
+        with wf.watch(net) as watch:
+            gradient = f(net, x)
+        for name, g in gradient.parameters().items():
+            seen, a = watch[f"{name}.gradient"], np.abs(g.numpy())
+            assert (seen.largest, seen.n) == (a.max(), a.size)
+            assert g.numpy().tobytes() == plain.parameters()[name].numpy().tobytes()
+    with wf.watch(net) as watch:
+        wf.grad(lambda x: value(net, x))(x)
+    assert watch["2.bias.gradient"].n == 3 * 3
+
+
+def test_precision_does_not_round_biases_tables_and_gradients_of_parameters() -> None:
+    net = wf.nn.Sequential(wf.nn.Embedding(7, 3), wf.nn.Linear(3, 4))
+    with wf.precision(weights="float4_e2m1fn", gradients="float8_e5m2"), wf.watch(net) as watch:
+        wf.grad(lambda net: (net(wf.array([1, 2, 6])) ** 2).sum())(net)
+    forms = {"1.weight": "float4_e2m1fn", "1.gradient": "float8_e5m2"}
+    for name in ("0.weight", "1.weight", "1.bias", "0.weight.gradient", "1.weight.gradient", "1.bias.gradient", "1.gradient"):
+        assert watch[name].format == forms.get(name, "float32"), name
+
+
 def test_fit_with_a_watch_gives_the_same_weights() -> None:
     x = data(640).numpy()
     y = (x.sum(1) > 0).astype("int32")

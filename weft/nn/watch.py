@@ -32,13 +32,15 @@ from weft.functions.elementwise.ufuncs import absolute, equal, isfinite, isnan, 
 from weft.functions.indexing.where import where
 from weft.functions.shape.axes import concatenate, stack
 from weft.functions.support.arguments import integer_from
+from weft.nn.embedding import Embedding
 from weft.nn.module_tree import CALL_HOOK, ModuleTree
+from weft.nn.normalization import LayerNorm, RMSNorm
 from weft.nn.precision import Rounding, current_precision
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import CONTEXT
 from weft.transforms.custom import custom_vjp
 from weft.transforms.settings import apply_setting
-from weft.transforms.taps import add_tap
+from weft.transforms.taps import add_tap, observe_gradient
 from weft.transforms.trace import VmapTrace
 from weft.transforms.tree import matches
 
@@ -49,6 +51,7 @@ BLOCK = 64  # elements that are next to each other in a sample
 _SUMS = ("calls", "n", "zeros", "underflow", "overflow", "nan", "finite", "magnitude")  # what a cell has before the largest
 _LARGEST = len(_SUMS)
 _SIZE = _LARGEST + 1 + BINS
+_UNROUNDED = (Embedding, LayerNorm, RMSNorm)  # whose parameters of several axes wf.precision leaves as they are
 _WIDER = ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64")  # that a table recommends, in this order
 
 
@@ -186,7 +189,8 @@ class Watch:
             for p in value if isinstance(value, list | tuple) else (value,):
                 name = self._parameters.get(id(p)) if isinstance(p, Array) else None
                 if name is not None:
-                    before, after = p.node, self._watch_array(name, p, "weights").node
+                    role = "weights" if p.ndim > 1 and not isinstance(module, _UNROUNDED) else ""  # others are not rounded
+                    before, after = p.node, self._watch_array(name, p, role).node
                     if after is not before:
                         p._set(after)
                         tapped.append((p, before, after))
@@ -198,7 +202,10 @@ class Watch:
                     p._set(before)
 
     def _watch_array(self, name: str, x: Any, role: str) -> Any:
-        """Measure an array, or the first of a tuple, and return what takes its place."""
+        """Measure an array, or the first of a tuple, and return what takes its place.
+
+        role : one of ``wf.precision``, or "" for parameters that it does not round
+        """
         if isinstance(x, tuple) and x:
             first = self._watch_array(name, x[0], role)
             return x if first is x[0] else (first, *x[1:])
@@ -207,7 +214,11 @@ class Watch:
         form = self._forms[name] = self._format(role, x)
         self._cells[name][...] = measure(stop_gradient(x), form)
         gradient = f"{name}.gradient"
-        received = self._forms[gradient] = self._format("gradients", x)
+        is_parameter = role != "activations"
+        received = self._forms[gradient] = self._format("" if is_parameter else "gradients", x)
+        if is_parameter and x.node in CONTEXT.variables:
+            observe_gradient((self, name), x.node, lambda g: self._receive(gradient, [measure(stop_gradient(g), received)]))
+            return x
         tap = add_tap((self, name), zeros((_SIZE,), dtype="float64"), lambda parts: self._receive(gradient, parts))
         return x if tap is None else _tapped(received)(x, tap)
 
@@ -220,7 +231,7 @@ class Watch:
 
     def _format(self, role: str, x: Array) -> Format:
         layer = current_precision()
-        rounding = getattr(layer, role) if layer is not None else None
+        rounding = getattr(layer, role) if layer is not None and role else None
         if self.form is not None:
             return self.form
         return rounding.form if isinstance(rounding, Rounding) else parse_dtype(x.dtype)  # blocks have a range each
@@ -331,9 +342,12 @@ def watch(model: ModuleTree, only: Any = None, *, every: int = 1, format: Any = 
     Of each layer the output and the parameters are measured, and the gradients of both if a derivative is taken by
     ``value_and_grad`` or ``grad``: the largest and the mean magnitude, the counts of zeros, NaNs, overflows and underflows
     relative to a number format, and a histogram of magnitudes. Results and weights do not change by a bit. Jitted functions are
-    traced once more for each watch object. If a layer is called several times, its output is that of the last call, and the
-    gradients of all calls count. Watches inside of one another all measure. In bodies of loops (``wf.scan``) gradients are not
-    measured, inside of ``wf.vmap`` nothing is.
+    traced once more for each watch object; in eager code each watched tensor costs some milliseconds a call.
+
+    A parameter's gradient is the one that ``value_and_grad`` returns, or, if the function is not differentiated by the parameter,
+    what arrives from the calls of its layer: counts are sums over the calls, and the largest magnitude is that of a part. If a
+    layer is called several times, its output is that of the last call, and the gradients of all calls count. Watches inside of
+    one another all measure. In bodies of loops (``wf.scan``) gradients are not measured, inside of ``wf.vmap`` nothing is.
 
     As a callback, ``fit(..., callbacks=[watch])`` inside of the block, it keeps a record of every ``every``-th update, and the
     other updates cost what they cost without it. Updates then run one by one.
@@ -344,8 +358,8 @@ def watch(model: ModuleTree, only: Any = None, *, every: int = 1, format: Any = 
     only : a pattern of names, or a list of them: ``"encoder.*"``, ``"0.weight"``. The names are those of ``model.parameters()``,
         those of layers for their outputs, and ``"output"`` for the model's
     every : updates of ``fit`` from one record to the next
-    format : the dtype to which counts relate. By default the format to which :func:`weft.precision` rounds the layer's weights,
-        activations or gradients, or else the array's own
+    format : the dtype to which counts relate. By default, of outputs, their gradients and weights (not biases and tables), the
+        format to which :func:`weft.precision` rounds the layer's activations, gradients or weights, or else the array's own
 
     Returns
     -------
