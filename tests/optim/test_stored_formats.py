@@ -122,6 +122,9 @@ def test_bad_options() -> None:
         (ValueError, "SGD: rounding='odd' must be one of", {"rounding": "odd"}),
         (DTypeError, "SGD: parameter_dtype must be a float dtype, not int8", {"parameter_dtype": "int8"}),
         (DTypeError, "SGD: state_dtype must be a float dtype, not bool", {"state_dtype": bool}),
+        (DTypeError, "SGD: state_dtype: float8_e8m0fnu .* it is a format for scales", {"state_dtype": "float8_e8m0fnu"}),
+        (DTypeError, "SGD: parameter_dtype: float8_e8m0fnu .* for scales", {"parameter_dtype": "float8_e8m0fnu"}),
+        (DTypeError, "SGD: parameter_dtype: 'foo' is not a dtype", {"parameter_dtype": "foo"}),
     ):
         with pytest.raises(error, match=pattern):
             wf.optim.SGD(lr=0.1, **options)

@@ -14,8 +14,9 @@ from __future__ import annotations
 import functools
 import operator
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
@@ -25,19 +26,21 @@ import numpy as np
 from weft.array import Array
 from weft.dtypes.formats import FLOAT64, FLOATS, FORMATS, Format
 from weft.dtypes.parse import parse_dtype
-from weft.errors import DTypeError
+from weft.errors import DTypeError, short
 from weft.functions.creation.fill import zeros
-from weft.functions.elementwise.ufuncs import absolute, equal, greater, isfinite, isnan, maximum, stop_gradient
+from weft.functions.elementwise.ufuncs import absolute, equal, isfinite, isnan, maximum, stop_gradient
 from weft.functions.indexing.where import where
 from weft.functions.shape.axes import concatenate, stack
 from weft.functions.support.arguments import integer_from
+from weft.nn.embedding import Embedding
 from weft.nn.module_tree import CALL_HOOK, ModuleTree
+from weft.nn.normalization import LayerNorm, RMSNorm
 from weft.nn.precision import Rounding, current_precision
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import CONTEXT
 from weft.transforms.custom import custom_vjp
 from weft.transforms.settings import apply_setting
-from weft.transforms.taps import add_tap
+from weft.transforms.taps import add_tap, observe_gradient
 from weft.transforms.trace import VmapTrace
 from weft.transforms.tree import matches
 
@@ -48,6 +51,7 @@ BLOCK = 64  # elements that are next to each other in a sample
 _SUMS = ("calls", "n", "zeros", "underflow", "overflow", "nan", "finite", "magnitude")  # what a cell has before the largest
 _LARGEST = len(_SUMS)
 _SIZE = _LARGEST + 1 + BINS
+_UNROUNDED = (Embedding, LayerNorm, RMSNorm)  # whose parameters of several axes wf.precision leaves as they are
 _WIDER = ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64")  # that a table recommends, in this order
 
 
@@ -64,7 +68,7 @@ class Statistics:
     mean : the mean magnitude of the finite numbers of the sample
     zeros, nan : counts
     underflow : number of elements that are not 0, but become 0 in the format
-    overflow : number of elements beyond the largest number of the format, infinities included
+    overflow : number of elements that a cast to nearest takes beyond the largest number of the format, infinities included
     histogram : (64,) counts of the sample's magnitudes by powers of two, from 2**-48 on; the first and the last bin also count
         what is beyond them, and no bin counts zeros and what is not finite
     sampled : number of elements in the sample: all, or one block of 64 in several
@@ -84,10 +88,10 @@ class Statistics:
 
     @property
     def fits(self) -> str:
-        """Name of the narrowest common format, of at least as many bits, that holds the largest magnitude; "" if none does."""
+        """Name of the narrowest common format, of at least as many bits, that the largest magnitude fits; "" if there is none."""
         bits = FORMATS[self.format].bits if self.format in FORMATS else 0
         for name in _WIDER:
-            if FORMATS[name].bits >= bits and self.largest <= FORMATS[name].largest:
+            if FORMATS[name].bits >= bits and self.largest < _overflow_limit(FORMATS[name], "float64"):
                 return name
         return ""
 
@@ -108,6 +112,11 @@ class Watch:
         self.records: list[tuple[int, dict[str, Statistics]]] = []
         self._model = model
         self._names = {id(m): n for n, m in model.modules()}
+        given = only
+        if not (only is None or isinstance(only, str)):
+            only = tuple(only) if isinstance(only, Iterable) else (only,)
+            if not all(isinstance(pattern, str) for pattern in only):
+                raise TypeError(f"watch: only must be a pattern such as 'encoder.*', or a list of them, not {short(given)}")
         parameters = model.parameters()
         layers = [n for n in self._names.values() if n]
         self._parameters = {id(p): n for n, p in parameters.items()}
@@ -119,33 +128,41 @@ class Watch:
         self._cells = {name: zeros((_SIZE,), dtype="float64") for n in chosen for name in (n, f"{n}.gradient")}
         self._forms: dict[str, Format] = {}
         self._key = object()
-        self._before: list[tuple[Any, Any]] = []
+        self._measures = False
 
     # ---- when it measures
 
     def __enter__(self) -> Self:
-        if self._before:
+        if self in _ACTIVE.watches:
             raise ValueError("watch: this watch is active already")
-        self._before.append((CONTEXT.watch, CALL_HOOK.watch_call))
+        if not _ACTIVE.watches:
+            _ACTIVE.before = CALL_HOOK.watch_call
+        _ACTIVE.watches += (self,)
         self._switch(True)
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if self not in _ACTIVE.watches:
+            raise ValueError("watch: this watch is not active")
         self._switch(False)
-        self._before.pop()
+        _ACTIVE.watches = tuple(w for w in _ACTIVE.watches if w is not self)
 
     def _switch(self, on: bool) -> None:
-        key, CALL_HOOK.watch_call = (self._key, self._call) if on else self._before[-1]
-        apply_setting(CONTEXT, key, "watch")
+        self._measures = on
+        measuring, call = [w for w in _ACTIVE.watches if w._measures], _ACTIVE.before
+        for watch in measuring:
+            call = functools.partial(watch._call, call)
+        CALL_HOOK.watch_call = call
+        apply_setting(CONTEXT, tuple([w._key for w in measuring]) or None, "watch")
 
     def on_begin(self, state: Any) -> None:
         """Called by ``fit``. Raises ValueError outside of the ``with`` block of this watch."""
-        if not self._before:
+        if self not in _ACTIVE.watches:
             raise ValueError("watch: as a callback of fit it must be active: with wf.watch(model) as watch: fit(..., [watch])")
         self._switch(state.step % self.every == 0)
 
     def on_batch(self, state: Any) -> None:
-        if CONTEXT.watch is self._key:
+        if self._measures:
             self.record(state.step)
         self._switch(state.step % self.every == 0)
 
@@ -154,13 +171,14 @@ class Watch:
 
     # ---- what it measures
 
-    def _call(self, module: ModuleTree, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the forward function of a module, and measure."""
+    def _call(self, inner: Any, module: ModuleTree, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the forward function of a module, and measure. inner : the hook of the watch outside of this one, or None"""
         name = self._names.get(id(module))
-        if name is None or _is_mapped():
-            return module.forward(*args, **kwargs)
-        with self._watch_parameters(module):
-            out = module.forward(*args, **kwargs)
+        is_watched = name is not None and not _is_mapped()
+        with self._watch_parameters(module) if is_watched else nullcontext():
+            out = module.forward(*args, **kwargs) if inner is None else inner(module, args, kwargs)
+        if not is_watched:
+            return out
         return self._watch_array(name or "output", out, "activations")
 
     @contextmanager
@@ -171,7 +189,8 @@ class Watch:
             for p in value if isinstance(value, list | tuple) else (value,):
                 name = self._parameters.get(id(p)) if isinstance(p, Array) else None
                 if name is not None:
-                    before, after = p.node, self._watch_array(name, p, "weights").node
+                    role = "weights" if p.ndim > 1 and not isinstance(module, _UNROUNDED) else ""  # others are not rounded
+                    before, after = p.node, self._watch_array(name, p, role).node
                     if after is not before:
                         p._set(after)
                         tapped.append((p, before, after))
@@ -183,7 +202,10 @@ class Watch:
                     p._set(before)
 
     def _watch_array(self, name: str, x: Any, role: str) -> Any:
-        """Measure an array, or the first of a tuple, and return what takes its place."""
+        """Measure an array, or the first of a tuple, and return what takes its place.
+
+        role : one of ``wf.precision``, or "" for parameters that it does not round
+        """
         if isinstance(x, tuple) and x:
             first = self._watch_array(name, x[0], role)
             return x if first is x[0] else (first, *x[1:])
@@ -192,7 +214,11 @@ class Watch:
         form = self._forms[name] = self._format(role, x)
         self._cells[name][...] = measure(stop_gradient(x), form)
         gradient = f"{name}.gradient"
-        received = self._forms[gradient] = self._format("gradients", x)
+        is_parameter = role != "activations"
+        received = self._forms[gradient] = self._format("" if is_parameter else "gradients", x)
+        if is_parameter and x.node in CONTEXT.variables:
+            observe_gradient((self, name), x.node, lambda g: self._receive(gradient, [measure(stop_gradient(g), received)]))
+            return x
         tap = add_tap((self, name), zeros((_SIZE,), dtype="float64"), lambda parts: self._receive(gradient, parts))
         return x if tap is None else _tapped(received)(x, tap)
 
@@ -205,7 +231,7 @@ class Watch:
 
     def _format(self, role: str, x: Array) -> Format:
         layer = current_precision()
-        rounding = getattr(layer, role) if layer is not None else None
+        rounding = getattr(layer, role) if layer is not None and role else None
         if self.form is not None:
             return self.form
         return rounding.form if isinstance(rounding, Rounding) else parse_dtype(x.dtype)  # blocks have a range each
@@ -302,14 +328,26 @@ class Watch:
         return figure
 
 
+class _Active(threading.local):
+    watches: tuple[Watch, ...] = ()  # in whose with blocks this thread is, the innermost last
+    before: Any = None  # the call hook outside of them
+
+
+_ACTIVE = _Active()
+
+
 def watch(model: ModuleTree, only: Any = None, *, every: int = 1, format: Any = None) -> Watch:
     """Collect statistics of the numbers of a model inside a ``with`` block.
 
     Of each layer the output and the parameters are measured, and the gradients of both if a derivative is taken by
     ``value_and_grad`` or ``grad``: the largest and the mean magnitude, the counts of zeros, NaNs, overflows and underflows
     relative to a number format, and a histogram of magnitudes. Results and weights do not change by a bit. Jitted functions are
-    traced once more. If a layer is called several times, its output is that of the last call, and the gradients of all calls
-    count. In bodies of loops (``wf.scan``) gradients are not measured, inside of ``wf.vmap`` nothing is.
+    traced once more for each watch object; in eager code each watched tensor costs some milliseconds a call.
+
+    A parameter's gradient is the one that ``value_and_grad`` returns, or, if the function is not differentiated by the parameter,
+    what arrives from the calls of its layer: counts are sums over the calls, and the largest magnitude is that of a part. If a
+    layer is called several times, its output is that of the last call, and the gradients of all calls count. Watches inside of
+    one another all measure. In bodies of loops (``wf.scan``) gradients are not measured, inside of ``wf.vmap`` nothing is.
 
     As a callback, ``fit(..., callbacks=[watch])`` inside of the block, it keeps a record of every ``every``-th update, and the
     other updates cost what they cost without it. Updates then run one by one.
@@ -320,8 +358,8 @@ def watch(model: ModuleTree, only: Any = None, *, every: int = 1, format: Any = 
     only : a pattern of names, or a list of them: ``"encoder.*"``, ``"0.weight"``. The names are those of ``model.parameters()``,
         those of layers for their outputs, and ``"output"`` for the model's
     every : updates of ``fit`` from one record to the next
-    format : the dtype to which counts relate. By default the format to which :func:`weft.precision` rounds the layer's weights,
-        activations or gradients, or else the array's own
+    format : the dtype to which counts relate. By default, of outputs, their gradients and weights (not biases and tables), the
+        format to which :func:`weft.precision` rounds the layer's activations, gradients or weights, or else the array's own
 
     Returns
     -------
@@ -335,7 +373,8 @@ def watch(model: ModuleTree, only: Any = None, *, every: int = 1, format: Any = 
     Raises
     ------
     TypeError, ValueError, DTypeError
-        ``model`` is not a Module; ``every`` is not positive; ``only`` matches nothing; ``format`` is not a float format.
+        ``model`` is not a Module; ``every`` is not positive; ``only`` is no pattern or matches nothing; ``format`` is not a
+        float format, or one of scales.
 
     Examples
     --------
@@ -359,14 +398,15 @@ def _is_mapped() -> bool:
 def _is_chosen(name: str, only: Any) -> bool:
     if only is None:
         return True
-    patterns = (only,) if isinstance(only, str) else tuple(only)
-    return any(name == p or matches(name, p) for p in patterns)
+    return any(name == p or matches(name, p) for p in ((only,) if isinstance(only, str) else only))
 
 
 def _float_format(format: Any) -> Format:
     form = parse_dtype(format)
     if form not in FLOATS:
         raise DTypeError(f"watch: format must be a float format, not {form}")
+    if form.special == "scale":
+        raise DTypeError(f"watch: {form} has no negative numbers and no zero, it is a format for scales")
     return form
 
 
@@ -380,11 +420,14 @@ def measure(x: Array, form: Format) -> Array:
     bins = (sample.view("int32") >> 23) - 127 - LOWEST
     bins = where(finite & (sample != 0), bins.clip(0, BINS - 1), -1)
     histogram = (bins.reshape(-1, 1) == np.arange(BINS, dtype=np.int32)).sum(0, dtype=integer)
-    is_own = form is parse_dtype(x.dtype)
+    limit, least = _overflow_limit(form, wide), 0.0 if form is parse_dtype(x.dtype) else _underflow_limit(form)
+    over = a >= limit
+    if form.special == "fixed":  # which has one more number below zero than above
+        over = where(x < 0, a > 3 * limit - 2 * form.largest, over)
     sums: list[Any] = [
         1.0, float(x.size), equal(a, 0).sum(dtype=integer),
-        0.0 if is_own else ((a < _underflow_limit(form)) & (a != 0)).sum(dtype=integer),
-        greater(a, form.largest).sum(dtype=integer), is_nan.sum(dtype=integer), finite.sum(dtype=integer),
+        ((a < least) & (a != 0)).sum(dtype=integer) if least else 0.0,
+        over.sum(dtype=integer), is_nan.sum(dtype=integer), finite.sum(dtype=integer),
         where(finite, sample, 0).sum(dtype="float64"), where(is_nan, 0, a).max(),
     ]
     first = stack([zeros((), dtype="float64") + s if isinstance(s, float) else s.astype("float64") for s in sums])
@@ -398,6 +441,18 @@ def _sample(x: Array) -> Array:
         return flat
     rows = x.size // (BLOCK * step)
     return flat[: rows * BLOCK * step].reshape(rows, BLOCK * step)[:, :BLOCK].reshape(-1)
+
+
+def _overflow_limit(form: Format, wide: str) -> float:
+    """Return the smallest number of a wide format that is rounded beyond the largest number, or infinity.
+
+    Half a step above the largest number is a tie. It goes beyond if the largest number's last bit is odd.
+    """
+    field = max(form.top >> form.mantissa, 1 if form.special != "scale" else 0)
+    half = 2.0 ** (field - form.bias - form.mantissa - 1)
+    with np.errstate(over="ignore"):
+        tie = np.dtype(wide).type(form.largest + half)
+        return float(tie if form.top & 1 or form.special == "scale" else np.nextafter(tie, np.inf, dtype=wide))
 
 
 def _underflow_limit(form: Format) -> float:

@@ -70,7 +70,7 @@ class Optimizer:
     ValueError
         An option is out of range, or a group has an option that the class does not have.
     DTypeError
-        A learning rate, weight decay or limit is not a number; a dtype is not that of floats.
+        A learning rate, weight decay or limit is not a number; a dtype is not that of floats, or one of scales.
 
     Notes
     -----
@@ -477,9 +477,15 @@ def _as_rate(value: Any) -> Any:
 
 def _float_format(name: str, dtype: Any) -> Format:
     """Return the format of a dtype, float32 for None."""
-    form = FLOAT32_FORMAT if dtype is None else parse_dtype(dtype)
+    try:
+        form = FLOAT32_FORMAT if dtype is None else parse_dtype(dtype)
+    except DTypeError as error:
+        text = str(error).removeprefix(f"{name}: ").removeprefix(name.partition(" ")[0]).strip()
+        raise DTypeError(f"{name}: {text}") from None
     if form not in FLOATS:
         raise DTypeError(f"{name} must be a float dtype, not {form}")
+    if form.special == "scale":
+        raise DTypeError(f"{name}: {form} has no negative numbers and no zero, it is a format for scales")
     return form
 
 

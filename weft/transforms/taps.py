@@ -29,10 +29,11 @@ _INNERMOST = _Innermost()
 class Taps:
     """The taps of one gradient: a context manager for the call of its function."""
 
-    __slots__ = ("before", "of", "trace")
+    __slots__ = ("before", "observed", "of", "trace")
 
     def __init__(self) -> None:
         self.of: dict[Any, tuple[list[Node], Callable[[list[Array]], None]]] = {}  # by key
+        self.observed: dict[Any, tuple[Node, Callable[[Array], None]]] = {}
         self.trace: Any = CONTEXT.trace
 
     def __enter__(self) -> Self:
@@ -50,6 +51,17 @@ class Taps:
         """Call the receivers with the gradients by their taps."""
         for nodes, receive in self.of.values():
             receive([wrap(gradients[node]) for node in nodes])
+        for node, observe in self.observed.values():
+            if node in gradients:
+                observe(wrap(gradients[node]))
+
+
+def observe_gradient(key: Any, variable: Node, receive: Callable[[Array], None]) -> None:
+    """Call ``receive`` with the gradient by a variable when a ``value_and_grad`` of the same trace has computed it."""
+    taps = _INNERMOST.taps
+    while taps is not None and taps.trace is CONTEXT.trace:
+        taps.observed[key] = variable, receive
+        taps = taps.before
 
 
 def add_tap(key: Any, content: Array, receive: Callable[[list[Array]], None]) -> Array | None:
