@@ -172,6 +172,25 @@ def test_where_they_may_stand() -> None:
         x + wf.array([1.0, 2.0, 3.0])
 
 
+def test_constants_in_compiled_functions() -> None:
+    rng = random.Random(3)
+    net = wf.nn.Sequential(wf.nn.Linear(4, 3), wf.nn.Tanh(), wf.nn.LayerNorm(3), wf.nn.GELU(), wf.nn.Linear(3, 2))
+    lines: list[Any] = [
+        lambda v: wf.ones(4).astype(v.dtype) + v, lambda v: -wf.ones((), dtype=v.dtype),
+        lambda v: wf.full(4, 2, dtype=v.dtype) + 1,
+        lambda v: v * wf.array(1).astype(v.dtype), lambda v: wf.full(4, 0.5, dtype=v.dtype) < v,
+        lambda v: wf.pad(v, 1), lambda v: wf.pad(v, 1, constant_values=0.75) + 1, wf.grad(lambda v: (v**2).mean()),
+        wf.grad(lambda v: (net(v) ** 2).mean()),
+    ]
+    for f in [float_dtype(5, 6), fixed_dtype(8, 4), *(draw(rng) for _ in range(3))]:
+        x, net = wf.array([0.5, 1.0, -1.5, 0.25]).astype(f), net.astype(f)
+        for k, line in enumerate(lines):
+            np.testing.assert_array_equal(wf.jit(line)(x).astype("float64"), line(x).astype("float64"), err_msg=f"{f} {k}")
+    q = fixed_dtype(8, 4)
+    padded = wf.pad(wf.ones(1).astype(q), 1, constant_values=0.75)
+    assert padded.dtype == q and padded.tolist() == [0.75, 1, 0.75]
+
+
 def test_weights_and_other_processes(tmp_path: Path) -> None:
     f, q = float_dtype(4, 1, infinities=False, saturate=True), fixed_dtype(12, 7)
     net = wf.nn.Linear(3, 2)

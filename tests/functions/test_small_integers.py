@@ -200,3 +200,16 @@ def test_lines_as_of_int8() -> None:
             np.testing.assert_array_equal(got.astype("complex128").numpy(), want.astype("complex128").numpy(), err_msg=line)
         else:
             assert repr(got) == repr(want).replace("int8", "int4") or repr(got) == repr(want), line
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constants_in_compiled_functions(name: str) -> None:
+    x: Any = wf.array([0, 1]).astype(name)
+    lines: list[Any] = [
+        lambda v: v * wf.array(1).astype(name), lambda v: -wf.ones((), dtype=name) + v, lambda v: wf.full(2, 1, dtype=name) + 1,
+        lambda v: wf.array(7).astype(name) < v,
+    ]
+    for line in lines:
+        want = line(x)
+        got = wf.jit(line)(x)
+        assert got.dtype == want.dtype and got.tolist() == want.tolist()
