@@ -208,6 +208,16 @@ def test_weights_and_other_processes(tmp_path: Path) -> None:
     assert done.stdout.split() == want, done.stderr
 
 
+@pytest.mark.parametrize("names", [("float32", "own"), ("own", "own"), ("fixed", "own"), ("own", "float16")])
+def test_modules_read_weights(names: tuple[str, str], tmp_path: Path) -> None:
+    dtypes: dict[str, Any] = {"own": float_dtype(5, 6), "fixed": fixed_dtype(8, 4)}
+    source, target = (wf.nn.Linear(3, 2).astype(dtypes.get(name, name)) for name in names)
+    wf.io.save(tmp_path / "w.safetensors", source)
+    wf.io.load_into(target, tmp_path / "w.safetensors")
+    assert target.weight.dtype == dtypes.get(names[1], names[1])
+    np.testing.assert_array_equal(target.weight.astype("float32"), source.weight.astype(target.weight.dtype).astype("float32"))
+
+
 @pytest.mark.parametrize("call, message", [
     (lambda: float_dtype(0, 0), "1 to 63 bits"),
     (lambda: float_dtype(8, 60), "1 to 63 bits"),
