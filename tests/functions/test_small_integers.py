@@ -213,3 +213,20 @@ def test_constants_in_compiled_functions(name: str) -> None:
         want = line(x)
         got = wf.jit(line)(x)
         assert got.dtype == want.dtype and got.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("name", ["uint2", "int4", "uint4"])
+def test_indices_and_labels(name: str) -> None:
+    x: Any = wf.array([1, 0]).astype(name)
+    table, scores = wf.array([[1.0, 2.0], [3.0, 4.0]]), wf.array([[1.0, 3.0], [2.0, 0.0]])
+    assert wf.nn.embedding(x, table).tolist() == [[3, 4], [1, 2]]
+    assert wf.nn.embedding(x, table, padding_idx=-1).tolist() == [[3, 4], [1, 2]]
+    want = wf.losses.cross_entropy(scores, x.astype("int32"))
+    for labels in (x, x + x - x, x.numpy()):
+        assert wf.losses.cross_entropy(scores, labels) == want
+    assert wf.jit(wf.losses.cross_entropy)(scores, x) == want
+    high = wf.array([3, 0]).astype(name)
+    with pytest.raises(IndexError, match="index 3, but the table has 2 rows"):
+        wf.nn.embedding(high, table)
+    with pytest.raises(wf.errors.LabelError):
+        wf.losses.cross_entropy(scores, high)

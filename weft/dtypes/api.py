@@ -209,6 +209,20 @@ def is_float(dtype: np.dtype) -> Any:
     return FROM_NUMPY.get(getattr(dtype, "cell", dtype)) in formats.FLOATS
 
 
+def is_integer(dtype: np.dtype) -> Any:
+    """Return whether ``dtype`` is an integer dtype in either byte order, including ml_dtypes'.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+
+    Returns
+    -------
+    bool
+    """
+    return dtype.kind in "iu" or FROM_NUMPY.get(dtype) in formats.INTEGERS
+
+
 def is_inexact(dtype: np.dtype) -> Any:
     """Return whether ``dtype`` is a float or complex dtype, which derivatives need."""
     return is_float(dtype) or dtype in COMPLEX
