@@ -230,3 +230,19 @@ def test_indices_and_labels(name: str) -> None:
         wf.nn.embedding(high, table)
     with pytest.raises(wf.errors.LabelError):
         wf.losses.cross_entropy(scores, high)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_out_of_range(name: str) -> None:
+    info = wf.iinfo(name)
+    for number in (int(info.min) - 1, int(info.max) + 1, 200, -100):
+        x: Any = wf.zeros(2, dtype=name)
+        for call in (
+            lambda n=number: wf.array([n], dtype=name), lambda n=number: wf.asarray([[0], [n]], dtype=name),
+            lambda n=number, x=x: x.__setitem__(slice(None), [n, 1]), lambda n=number: wf.array(n, dtype=name),
+        ):
+            with pytest.raises(OverflowError, match=f"the Python integer {number} is out of bounds for {name}"):
+                call()
+    assert wf.array([info.min, info.max], dtype=name).tolist() == [info.min, info.max]
+    if name.startswith("u"):  # NumPy's numbers wrap around, as they do in uint8
+        assert wf.array([np.int64(-1)], dtype=name).tolist() == [info.max]
