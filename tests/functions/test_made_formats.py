@@ -228,6 +228,7 @@ def test_modules_read_weights(names: tuple[str, str], tmp_path: Path) -> None:
     (lambda: float_dtype(4, 3, nans=False), "infinities need NaNs"),
     (lambda: float_dtype(4, 3, infinities=False, nans="none"), "nans='none' must be"),
     (lambda: float_dtype(0, 3, infinities=False, subnormals=False), "all numbers are subnormal"),
+    (lambda: float_dtype(True, 3), "exponent=True must be an integer"),
     (lambda: fixed_dtype(1, 0), "bits=1 must be from 2 to 53"),
     (lambda: fixed_dtype(8, 1.0), "fraction=1.0 must be an integer"),  # type: ignore[arg-type]
 ])
@@ -235,3 +236,21 @@ def test_refused(call: Any, message: str) -> None:
     with pytest.raises(DTypeError, match=message):
         call()
     assert FLOAT32.name == "float32"
+
+
+def test_integers_and_flags_of_numpy() -> None:
+    assert float_dtype(np.int64(4), np.int8(2), np.int16(5)) is float_dtype(4, 2, 5)  # type: ignore[arg-type]
+    assert fixed_dtype(np.int64(8), np.uint8(4)) is fixed_dtype(8, 4)  # type: ignore[arg-type]
+    x: Any = wf.ones(4)
+    assert x.astype(float_dtype(5, 6), rounding="stochastic", bits=np.int64(16)).tolist() == [1] * 4
+    with pytest.raises(ValueError, match="bits=True must be an integer"):
+        x.astype(float_dtype(5, 6), rounding="stochastic", bits=True)
+    for flags in ({"subnormals": "no"}, {"infinities": None}, {"saturate": 1}):
+        with pytest.raises(TypeError, match="must be True or False"):
+            float_dtype(5, 3, **flags)
+
+
+def test_floats_without_exponent() -> None:
+    f = float_dtype(0, 4, infinities=False, nans=False)
+    numbers = wf.array(np.arange(32, dtype="uint8")).view(f).astype("float32").tolist()
+    assert numbers == [sign * k * 2.0**-4 for sign in (1, -1) for k in range(16)]
