@@ -254,3 +254,20 @@ def test_floats_without_exponent() -> None:
     f = float_dtype(0, 4, infinities=False, nans=False)
     numbers = wf.array(np.arange(32, dtype="uint8")).view(f).astype("float32").tolist()
     assert numbers == [sign * k * 2.0**-4 for sign in (1, -1) for k in range(16)]
+
+
+@pytest.mark.parametrize("special", [{}, {"infinities": False}, {"infinities": False, "nans": "negative zero"}])
+@pytest.mark.parametrize("exponent, mantissa", [(8, 4), (4, 3), (5, 6)])
+def test_bits_of_flushed_numbers(exponent: int, mantissa: int, special: Any) -> None:
+    f, whole = (float_dtype(exponent, mantissa, subnormals=flag, **special) for flag in (False, True))
+    bits = 1 + exponent + mantissa
+    codes = wf.array(np.arange(1 << bits, dtype="uint8" if bits <= 8 else "uint16"))
+    want = codes.view(whole).astype("float64").numpy()
+    small = np.abs(want) < np.float64(wf.finfo(whole).smallest_normal)
+    with np.errstate(over="ignore"):
+        want = np.where(small, np.copysign(0, want), want).astype("float32")
+    for g in (lambda c: c.view(f).astype("float32"), wf.jit(lambda c: c.view(f).astype("float32"))):
+        got = g(codes).numpy()
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(np.signbit(got[small]), np.signbit(want[small]))
+    np.testing.assert_array_equal(np.asarray(codes.view(f).tolist()).astype("float32"), want)
