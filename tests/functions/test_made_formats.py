@@ -265,9 +265,26 @@ def test_bits_of_flushed_numbers(exponent: int, mantissa: int, special: Any) -> 
     want = codes.view(whole).astype("float64").numpy()
     small = np.abs(want) < np.float64(wf.finfo(whole).smallest_normal)
     with np.errstate(over="ignore"):
-        want = np.where(small, np.copysign(0, want), want).astype("float32")
+        exact = np.where(small, np.copysign(0, want), want)
+        want = exact.astype("float32")
     for g in (lambda c: c.view(f).astype("float32"), wf.jit(lambda c: c.view(f).astype("float32"))):
         got = g(codes).numpy()
         np.testing.assert_array_equal(got, want)
         np.testing.assert_array_equal(np.signbit(got[small]), np.signbit(want[small]))
-    np.testing.assert_array_equal(np.asarray(codes.view(f).tolist()).astype("float32"), want)
+    np.testing.assert_array_equal(np.asarray(codes.view(f).astype("float64").tolist()), exact)
+
+
+@pytest.mark.parametrize("f", [fixed_dtype(8, 4), float_dtype(5, 6), wf.float8_e4m3fn])
+def test_histogram_and_allclose(f: Any) -> None:
+    wide: Any = wf.array([0.5, 1.0, 1.5, 1.0])
+    x = wide.astype(f)
+    for bins in (3, [0.0, 1.0, 2.0], "auto"):
+        for got, want in zip(wf.histogram(x, bins), wf.histogram(wide, bins), strict=True):
+            np.testing.assert_array_equal(got, want)
+    assert wf.histogram(x, wf.array([0.0, 1.0, 2.0]).astype(f))[0].tolist() == [1, 3]
+    assert wf.allclose(x, wide.tolist()) and wf.allclose(wide, x) and wf.allclose(x, x) and not wf.allclose(x, [1, 1, 1, 1.0])
+
+
+def test_error_names_fill_value() -> None:
+    with pytest.raises(OverflowError, match="full: fill_value: the Python integer 200"):
+        wf.full(200, 200, dtype="int8")
