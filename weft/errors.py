@@ -148,7 +148,7 @@ def find_argument(value: Any) -> tuple[str, str]:
         return "", ""
     code = called.f_code
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
-    for name in code.co_varnames[:count]:
+    for name in sorted(code.co_varnames[:count], key="shape".__eq__):  # a shape that is the same small integer as a number
         argument = called.f_locals.get(name)
         if argument is value:
             return function, name

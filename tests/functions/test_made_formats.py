@@ -172,6 +172,25 @@ def test_where_they_may_stand() -> None:
         x + wf.array([1.0, 2.0, 3.0])
 
 
+def test_constants_in_compiled_functions() -> None:
+    rng = random.Random(3)
+    net = wf.nn.Sequential(wf.nn.Linear(4, 3), wf.nn.Tanh(), wf.nn.LayerNorm(3), wf.nn.GELU(), wf.nn.Linear(3, 2))
+    lines: list[Any] = [
+        lambda v: wf.ones(4).astype(v.dtype) + v, lambda v: -wf.ones((), dtype=v.dtype),
+        lambda v: wf.full(4, 2, dtype=v.dtype) + 1,
+        lambda v: v * wf.array(1).astype(v.dtype), lambda v: wf.full(4, 0.5, dtype=v.dtype) < v,
+        lambda v: wf.pad(v, 1), lambda v: wf.pad(v, 1, constant_values=0.75) + 1, wf.grad(lambda v: (v**2).mean()),
+        wf.grad(lambda v: (net(v) ** 2).mean()),
+    ]
+    for f in [float_dtype(5, 6), fixed_dtype(8, 4), *(draw(rng) for _ in range(3))]:
+        x, net = wf.array([0.5, 1.0, -1.5, 0.25]).astype(f), net.astype(f)
+        for k, line in enumerate(lines):
+            np.testing.assert_array_equal(wf.jit(line)(x).astype("float64"), line(x).astype("float64"), err_msg=f"{f} {k}")
+    q = fixed_dtype(8, 4)
+    padded = wf.pad(wf.ones(1).astype(q), 1, constant_values=0.75)
+    assert padded.dtype == q and padded.tolist() == [0.75, 1, 0.75]
+
+
 def test_weights_and_other_processes(tmp_path: Path) -> None:
     f, q = float_dtype(4, 1, infinities=False, saturate=True), fixed_dtype(12, 7)
     net = wf.nn.Linear(3, 2)
@@ -189,6 +208,16 @@ def test_weights_and_other_processes(tmp_path: Path) -> None:
     assert done.stdout.split() == want, done.stderr
 
 
+@pytest.mark.parametrize("names", [("float32", "own"), ("own", "own"), ("fixed", "own"), ("own", "float16")])
+def test_modules_read_weights(names: tuple[str, str], tmp_path: Path) -> None:
+    dtypes: dict[str, Any] = {"own": float_dtype(5, 6), "fixed": fixed_dtype(8, 4)}
+    source, target = (wf.nn.Linear(3, 2).astype(dtypes.get(name, name)) for name in names)
+    wf.io.save(tmp_path / "w.safetensors", source)
+    wf.io.load_into(target, tmp_path / "w.safetensors")
+    assert target.weight.dtype == dtypes.get(names[1], names[1])
+    np.testing.assert_array_equal(target.weight.astype("float32"), source.weight.astype(target.weight.dtype).astype("float32"))
+
+
 @pytest.mark.parametrize("call, message", [
     (lambda: float_dtype(0, 0), "1 to 63 bits"),
     (lambda: float_dtype(8, 60), "1 to 63 bits"),
@@ -199,6 +228,7 @@ def test_weights_and_other_processes(tmp_path: Path) -> None:
     (lambda: float_dtype(4, 3, nans=False), "infinities need NaNs"),
     (lambda: float_dtype(4, 3, infinities=False, nans="none"), "nans='none' must be"),
     (lambda: float_dtype(0, 3, infinities=False, subnormals=False), "all numbers are subnormal"),
+    (lambda: float_dtype(True, 3), "exponent=True must be an integer"),
     (lambda: fixed_dtype(1, 0), "bits=1 must be from 2 to 53"),
     (lambda: fixed_dtype(8, 1.0), "fraction=1.0 must be an integer"),  # type: ignore[arg-type]
 ])
@@ -206,3 +236,55 @@ def test_refused(call: Any, message: str) -> None:
     with pytest.raises(DTypeError, match=message):
         call()
     assert FLOAT32.name == "float32"
+
+
+def test_integers_and_flags_of_numpy() -> None:
+    assert float_dtype(np.int64(4), np.int8(2), np.int16(5)) is float_dtype(4, 2, 5)  # type: ignore[arg-type]
+    assert fixed_dtype(np.int64(8), np.uint8(4)) is fixed_dtype(8, 4)  # type: ignore[arg-type]
+    x: Any = wf.ones(4)
+    assert x.astype(float_dtype(5, 6), rounding="stochastic", bits=np.int64(16)).tolist() == [1] * 4
+    with pytest.raises(ValueError, match="bits=True must be an integer"):
+        x.astype(float_dtype(5, 6), rounding="stochastic", bits=True)
+    for flags in ({"subnormals": "no"}, {"infinities": None}, {"saturate": 1}):
+        with pytest.raises(TypeError, match="must be True or False"):
+            float_dtype(5, 3, **flags)
+
+
+def test_floats_without_exponent() -> None:
+    f = float_dtype(0, 4, infinities=False, nans=False)
+    numbers = wf.array(np.arange(32, dtype="uint8")).view(f).astype("float32").tolist()
+    assert numbers == [sign * k * 2.0**-4 for sign in (1, -1) for k in range(16)]
+
+
+@pytest.mark.parametrize("special", [{}, {"infinities": False}, {"infinities": False, "nans": "negative zero"}])
+@pytest.mark.parametrize("exponent, mantissa", [(8, 4), (4, 3), (5, 6)])
+def test_bits_of_flushed_numbers(exponent: int, mantissa: int, special: Any) -> None:
+    f, whole = (float_dtype(exponent, mantissa, subnormals=flag, **special) for flag in (False, True))
+    bits = 1 + exponent + mantissa
+    codes = wf.array(np.arange(1 << bits, dtype="uint8" if bits <= 8 else "uint16"))
+    want = codes.view(whole).astype("float64").numpy()
+    small = np.abs(want) < np.float64(wf.finfo(whole).smallest_normal)
+    with np.errstate(over="ignore"):
+        exact = np.where(small, np.copysign(0, want), want)
+        want = exact.astype("float32")
+    for g in (lambda c: c.view(f).astype("float32"), wf.jit(lambda c: c.view(f).astype("float32"))):
+        got = g(codes).numpy()
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(np.signbit(got[small]), np.signbit(want[small]))
+    np.testing.assert_array_equal(np.asarray(codes.view(f).astype("float64").tolist()), exact)
+
+
+@pytest.mark.parametrize("f", [fixed_dtype(8, 4), float_dtype(5, 6), wf.float8_e4m3fn])
+def test_histogram_and_allclose(f: Any) -> None:
+    wide: Any = wf.array([0.5, 1.0, 1.5, 1.0])
+    x = wide.astype(f)
+    for bins in (3, [0.0, 1.0, 2.0], "auto"):
+        for got, want in zip(wf.histogram(x, bins), wf.histogram(wide, bins), strict=True):
+            np.testing.assert_array_equal(got, want)
+    assert wf.histogram(x, wf.array([0.0, 1.0, 2.0]).astype(f))[0].tolist() == [1, 3]
+    assert wf.allclose(x, wide.tolist()) and wf.allclose(wide, x) and wf.allclose(x, x) and not wf.allclose(x, [1, 1, 1, 1.0])
+
+
+def test_error_names_fill_value() -> None:
+    with pytest.raises(OverflowError, match="full: fill_value: the Python integer 200"):
+        wf.full(200, 200, dtype="int8")

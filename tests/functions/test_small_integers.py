@@ -200,3 +200,49 @@ def test_lines_as_of_int8() -> None:
             np.testing.assert_array_equal(got.astype("complex128").numpy(), want.astype("complex128").numpy(), err_msg=line)
         else:
             assert repr(got) == repr(want).replace("int8", "int4") or repr(got) == repr(want), line
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constants_in_compiled_functions(name: str) -> None:
+    x: Any = wf.array([0, 1]).astype(name)
+    lines: list[Any] = [
+        lambda v: v * wf.array(1).astype(name), lambda v: -wf.ones((), dtype=name) + v, lambda v: wf.full(2, 1, dtype=name) + 1,
+        lambda v: wf.array(7).astype(name) < v,
+    ]
+    for line in lines:
+        want = line(x)
+        got = wf.jit(line)(x)
+        assert got.dtype == want.dtype and got.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("name", ["uint2", "int4", "uint4"])
+def test_indices_and_labels(name: str) -> None:
+    x: Any = wf.array([1, 0]).astype(name)
+    table, scores = wf.array([[1.0, 2.0], [3.0, 4.0]]), wf.array([[1.0, 3.0], [2.0, 0.0]])
+    assert wf.nn.embedding(x, table).tolist() == [[3, 4], [1, 2]]
+    assert wf.nn.embedding(x, table, padding_idx=-1).tolist() == [[3, 4], [1, 2]]
+    want = wf.losses.cross_entropy(scores, x.astype("int32"))
+    for labels in (x, x + x - x, x.numpy()):
+        assert wf.losses.cross_entropy(scores, labels) == want
+    assert wf.jit(wf.losses.cross_entropy)(scores, x) == want
+    high = wf.array([3, 0]).astype(name)
+    with pytest.raises(IndexError, match="index 3, but the table has 2 rows"):
+        wf.nn.embedding(high, table)
+    with pytest.raises(wf.errors.LabelError):
+        wf.losses.cross_entropy(scores, high)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_out_of_range(name: str) -> None:
+    info = wf.iinfo(name)
+    for number in (int(info.min) - 1, int(info.max) + 1, 200, -100):
+        x: Any = wf.zeros(2, dtype=name)
+        for call in (
+            lambda n=number: wf.array([n], dtype=name), lambda n=number: wf.asarray([[0], [n]], dtype=name),
+            lambda n=number, x=x: x.__setitem__(slice(None), [n, 1]), lambda n=number: wf.array(n, dtype=name),
+        ):
+            with pytest.raises(OverflowError, match=f"the Python integer {number} is out of bounds for {name}"):
+                call()
+    assert wf.array([info.min, info.max], dtype=name).tolist() == [info.min, info.max]
+    if name.startswith("u"):  # NumPy's numbers wrap around, as they do in uint8
+        assert wf.array([np.int64(-1)], dtype=name).tolist() == [info.max]

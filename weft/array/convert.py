@@ -669,6 +669,13 @@ def _is_in_range(node: Node, dtype: Format) -> bool:
 def _as_numpy(value: Any, dtype: Format) -> np.ndarray:
     """Return numbers, texts and None as NumPy converts them to ``dtype``; ml_dtypes' formats go through float64."""
     parts = iterate_items(value) if isinstance(value, list | tuple) else (value,)
+    if dtype.narrow and dtype in INTEGERS:  # ml_dtypes does not check the range
+        numbers = np.asarray(value, dtype.computed.numpy)
+        if numbers.size and not (dtype.least <= numbers.min() and numbers.max() <= dtype.greatest):
+            own = [np.asarray(x, numbers.dtype) for x in parts if not isinstance(x, np.generic)]  # NumPy's numbers wrap around
+            if any(not dtype.least <= x <= dtype.greatest for x in own):
+                raise OverflowError(f"{value!r} has a number out of bounds for {dtype.name}")
+        return numbers.astype(dtype.numpy)
     if dtype.numpy.isbuiltin == 1 or not (dtype.custom or any(isinstance(x, str | bytes | None) for x in parts)):
         return np.asarray(value, dtype.numpy)
     return convert_array(np.asarray(value, np.float64), dtype.numpy)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,9 +63,10 @@ def float_dtype(
     Parameters
     ----------
     exponent, mantissa : int
-        Numbers of bits, 64 at most with the sign.
+        Numbers of bits, 64 at most with the sign. Without bits of exponent the numbers are multiples of
+        ``2**(1 - bias - mantissa)``, with a sign bit; :func:`fixed_dtype` has them in two's complement.
     bias : int, optional
-        By default ``2**(exponent - 1) - 1``, and one more with ``nans="negative zero"``.
+        By default ``2**(exponent - 1) - 1``, and one more with ``nans="negative zero"``; 1 without bits of exponent.
     infinities : bool
         Whether the highest exponent is that of infinities and NaNs, as in IEEE 754. If not, it is that of numbers.
     nans : bool or "negative zero"
@@ -83,8 +85,8 @@ def float_dtype(
 
     Raises
     ------
-    DTypeError
-        Such a dtype cannot be, or float64 does not have all of its numbers.
+    DTypeError, TypeError
+        Such a dtype cannot be, or float64 does not have all of its numbers; a flag is not a bool.
 
     Notes
     -----
@@ -99,12 +101,14 @@ def float_dtype(
     >>> wf.float_dtype(5, 10) is wf.float16
     True
     """
-    where = f"float_dtype({exponent}, {mantissa})"
-    for value, name in ((exponent, "exponent"), (mantissa, "mantissa"), (0 if bias is None else bias, "bias")):
-        if type(value) is not int or value < 0 and name != "bias":
-            raise DTypeError(f"float_dtype: {name}={value!r} must be an integer{', not negative' * (name != 'bias')}")
-    if nans not in (True, False, "negative zero"):
+    exponent, mantissa = (_count("float_dtype", name, x, True) for name, x in (("exponent", exponent), ("mantissa", mantissa)))
+    bias = None if bias is None else _count("float_dtype", "bias", bias)
+    for flag, name in ((infinities, "infinities"), (saturate, "saturate"), (subnormals, "subnormals")):
+        if not isinstance(flag, builtins.bool | np.bool_):
+            raise TypeError(f"float_dtype: {name}={flag!r} must be True or False")
+    if not isinstance(nans, builtins.bool | np.bool_) and nans != "negative zero":
         raise DTypeError(f"float_dtype: nans={nans!r} must be True, False or 'negative zero'")
+    where = f"float_dtype({exponent}, {mantissa})"
     special = "ieee" if infinities else {True: "fn", False: "finite"}.get(nans, "fnuz")
     if infinities and nans is not True:
         raise DTypeError(f"{where}: infinities need NaNs beside them: pass infinities=False with nans={nans!r}")
@@ -158,12 +162,21 @@ def fixed_dtype(bits: int, fraction: int) -> DType:
     >>> wf.array([0.3, -1.26, 100]).astype(wf.fixed_dtype(8, fraction=4))
     array([ 0.3125, -1.25  ,  7.9375], dtype=fixed8_4)
     """
-    for value, name in ((bits, "bits"), (fraction, "fraction")):
-        if type(value) is not int:
-            raise DTypeError(f"fixed_dtype: {name}={value!r} must be an integer")
+    bits, fraction = _count("fixed_dtype", "bits", bits), _count("fixed_dtype", "fraction", fraction)
     if not 2 <= bits <= 53 or not -100 <= fraction <= 140:
         raise DTypeError(f"fixed_dtype: bits={bits} must be from 2 to 53, and fraction={fraction} from -100 to 140")
     return CLASSES[formats.fixed_format(bits, fraction)]
+
+
+def _count(function: str, name: str, value: Any, is_natural: builtins.bool = False) -> builtins.int:
+    """Return an argument that must be an integer of Python or NumPy; a bool is none."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, builtins.bool) or is_natural and number < 0:
+        raise DTypeError(f"{function}: {name}={value!r} must be an integer{', not negative' * is_natural}")
+    return number
 
 
 def find_made_dtype(name: str) -> DType | None:
@@ -207,6 +220,20 @@ def is_float(dtype: np.dtype) -> Any:
     bool
     """
     return FROM_NUMPY.get(getattr(dtype, "cell", dtype)) in formats.FLOATS
+
+
+def is_integer(dtype: np.dtype) -> Any:
+    """Return whether ``dtype`` is an integer dtype in either byte order, including ml_dtypes'.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+
+    Returns
+    -------
+    bool
+    """
+    return dtype.kind in "iu" or FROM_NUMPY.get(dtype) in formats.INTEGERS
 
 
 def is_inexact(dtype: np.dtype) -> Any:

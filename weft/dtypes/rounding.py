@@ -152,9 +152,11 @@ def decode(b: Any, code: Any, form: Format) -> Any:
     bits = b.i("shl", size, digits - digit)
     if form.bias != b.form.bias:
         normal = b.i("add", bits, b.form.bias - form.bias << digits)
-        bits = b.where("ult", size, 1 << digit, b.count(size, 1 - form.bias - digit), normal)
+        bits = b.where("ult", size, 1 << digit, b.count(size, 1 - form.bias - digit) if form.subnormals else 0, normal)
         if form.special == "ieee":
             bits = b.where("ugt", size, form.top, b.i("or", b.i("shl", size, digits - digit), infinite), bits)
+    elif not form.subnormals:
+        bits = b.where("ult", size, 1 << digit, 0, bits)
     if form.special == "fn":
         bits = b.where("eq", size, form.nan, infinite | quiet, bits)
     bits = b.i("or", bits, sign)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, holds
-from weft.dtypes.rounding import array_in
+from weft.dtypes.rounding import array_in, in_dtype
 from weft.graph.node import Graph, Node, Primitive, frozen, rebuild
 from weft.graph.primitives import CONSTANT, TABLE, constant
 from weft.graph.primitives.shape import BROADCAST
@@ -109,7 +109,8 @@ def _fold(node: Node) -> Node | None:
     if any(v is None for v in numbers):
         return None
     result = node.op.reference(*(array_in(v, i.dtype) for v, i in zip(numbers, node.inputs, strict=True)), **node.params)
-    return _broadcast_like(node, constant(np.asarray(result)[()], node.dtype))
+    result = in_dtype(np.asarray(result), node.dtype.computed.numpy) if node.dtype.narrow else np.asarray(result)
+    return _broadcast_like(node, constant(result[()], node.dtype))
 
 
 def _neutral(number: float, sides: tuple[int, ...], negative_zero: bool = False, integers_only: bool = False) -> Rule:

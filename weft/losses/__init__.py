@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.array.convert import cast, refuse_subclass
+from weft.dtypes.api import is_integer
 from weft.eager.apply import bind
 from weft.errors import DTypeError, LabelError, ShapeError
 from weft.functions.creation.fill import arange, asarray
@@ -117,7 +118,7 @@ def _check_target(logits: Any, target: Any, ignore_index: int | None) -> Array:
         if ignore_index is not None:
             raise ValueError("cross_entropy: ignore_index is for labels; give rows of zeros to leave rows out")
         return asarray(operand)
-    if operand.dtype.kind not in "iu":
+    if not is_integer(operand.dtype):
         raise DTypeError(f"cross_entropy: labels must be integers, not {operand.dtype}; one-hot rows have shape {shape}")
     if not isinstance(operand, Array):
         check_labels(operand, shape[axis], ignore_index)
@@ -200,6 +201,8 @@ def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = No
     >>> import numpy as np, weft as wf
     >>> wf.losses.check_labels(np.array([0, 2]), 3)
     """
+    if labels.dtype.kind == "V":  # NumPy compares integers of 2 and 4 bits with their own kind only
+        labels = labels.astype(np.int8)
     if ignore_index is not None:
         labels = np.where(labels == ignore_index, 0, labels)
     if labels.size and (labels.min() < 0 or labels.max() >= classes):

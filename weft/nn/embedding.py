@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
+from weft.dtypes.api import is_integer, isdtype
 from weft.errors import DTypeError, ShapeError
 from weft.functions import random
 from weft.functions.creation.fill import asarray
@@ -47,7 +48,7 @@ def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Arra
     result = take(weight, index, axis=0)
     if padding_idx is None:
         return result
-    positive = index if index.dtype.kind == "u" else where(index < 0, index + rows, index)
+    positive = index if isdtype(index.dtype, "unsigned integer") else where(index < 0, index + rows, index)
     padded = equal(positive, padding_idx % rows).reshape((*index.shape, 1))
     return where(padded, stop_gradient(result), result)
 
@@ -59,8 +60,10 @@ def check_indices(input: Any, shape: tuple[int, ...]) -> Array:
     index = input if isinstance(input, Array) else asarray(input)
     if len(shape) != 2:
         raise ShapeError(f"embedding: weight must be (num_embeddings, embedding_dim), not {shape}")
-    if index.dtype.kind not in "iu":
+    if not is_integer(index.dtype):
         raise DTypeError(f"embedding: input must hold integers, not {index.dtype}")
+    if computed is not None and computed.dtype.kind == "V":  # NumPy compares integers of 2 and 4 bits with their own kind only
+        computed = computed.astype(np.int8)
     if computed is not None and computed.size and (computed.min() < -rows or computed.max() >= rows):
         bad = computed[(computed < -rows) | (computed >= rows)].flat[0]
         raise IndexError(f"embedding: index {bad}, but the table has {rows} rows (weight {shape})")

@@ -350,9 +350,9 @@ def load_into(model: Model, path: str | os.PathLike) -> Model:
         value = loaded[name]
         if value.shape != array.shape:
             raise DataError(f"{path}: {name!r} has shape {value.shape}, the model's has {array.shape}")
-        if value.dtype != array.dtype and not (is_float(value.dtype) and is_float(array.dtype)):
+        if value.dtype != as_dtype(array.dtype) and not (is_float(value.dtype) and is_float(array.dtype)):
             raise DataError(f"{path}: {name!r} has dtype {value.dtype}, the model's has {array.dtype}")
-    ready = {name: asarray(_cast(loaded[name], array.dtype, f"load: {name!r}")) for name, array in own.items()}
+    ready = {name: asarray(_cast(loaded[name], as_dtype(array.dtype), f"load: {name!r}")) for name, array in own.items()}
     for name, array in own.items():
         array[...] = ready[name]
     return model
@@ -377,8 +377,8 @@ def _cast(array: np.ndarray, dtype: Any, context: str) -> np.ndarray:
     if lost.any():
         largest = float(np.abs(array[lost].astype(np.float64)).max())
         warn(
-            f"{context}: {int(lost.sum())} of {array.size} numbers are too large for {np.dtype(dtype).name} and become infinite "
-            f"(the largest is {largest:.6g})"
+            f"{context}: {int(lost.sum())} of {array.size} numbers are too large for {FROM_NUMPY[dtype].name} and become "
+            f"infinite (the largest is {largest:.6g})"
         )
     return out
 

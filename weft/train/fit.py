@@ -12,6 +12,7 @@ from numpy.random import default_rng
 
 from weft.array import Array
 from weft.data.loader import Loader
+from weft.dtypes.api import is_integer
 from weft.errors import DataError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import integer_from
@@ -338,7 +339,7 @@ def _make_label_check(model: Module) -> Callable[[Array, Array], None]:
 
     def check(x: Array, y: Array) -> None:
         nonlocal classes
-        if y.ndim == 1 and y.dtype.kind in "iu":
+        if y.ndim == 1 and is_integer(y.dtype):
             classes = classes or _width(_run(model, x[:1]))
             check_labels(y.numpy(), classes)
 

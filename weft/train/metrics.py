@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
+from weft.dtypes.api import is_integer
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import absolute
@@ -185,8 +186,8 @@ class Validation:
         out, y = asarray(np.concatenate(outputs)), asarray(np.concatenate(targets))
         value = float(self.loss(out, y))
         metrics = self.metrics
-        if not metrics and y.ndim == 1 and y.dtype.kind in "iu" and out.ndim == 2 and out.shape[1] > 1:
-            return value, {"accuracy": float((out.numpy().argmax(1) == y.numpy()).mean())}
+        if not metrics and y.ndim == 1 and is_integer(y.dtype) and out.ndim == 2 and out.shape[1] > 1:
+            return value, {"accuracy": float((out.numpy().argmax(1) == y.astype("int64").numpy()).mean())}
         return value, {name: float(check_metric(name, metric(out, y))) for name, metric in metrics.items()}
 
     def _by_batches(self, feed: Feed) -> tuple[float, dict[str, float]]:

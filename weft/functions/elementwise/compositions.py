@@ -153,7 +153,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     >>> wf.isclose(wf.array([1.0, 2.0]), wf.array([1.0, 2.1])).tolist()
     [True, False]
     """
-    pair, dtype = read_operands((a, b), formats.compared, weak_compared)
+    pair, dtype = read_operands((a, b), _compared_in_registers, weak_compared)
     a, b = (convert_operand(n, dtype if dtype in formats.INEXACT else FLOAT64) for n in pair)
     try:
         distance = op("abs", op("subtract", a, b))
@@ -168,6 +168,11 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     if equal_nan:
         close = op("logical_or", close, op("logical_and", op("isnan", a), op("isnan", b)))
     return wrap_result(close)
+
+
+def _compared_in_registers(a: formats.Format, b: formats.Format) -> formats.Format:
+    """Return the format in which numbers are compared. Floats that do not promote count as the wider ones that compute them."""
+    return formats.compared(*(f.computed if f.alone else f for f in (a, b)))
 
 
 def _tolerance_node(tolerance: Any, argument: str, dtype: formats.Format) -> Node:

@@ -17,8 +17,9 @@ from weft.graph.primitives.table import constant
 def round_cast(value: Node, form: Format, rounding: str | None, saturate: bool | None, bits: int, key: Any) -> Node:
     """Cast ``value`` as ``astype`` does. rounding None : to nearest for floats, toward zero for integers"""
     check_rounding("astype", form, rounding, saturate)
-    if type(bits) is not int or not 1 <= bits <= 32:
+    if not isinstance(bits, int | np.integer) or isinstance(bits, bool) or not 1 <= bits <= 32:
         raise ValueError(f"astype: bits={bits!r} must be an integer from 1 to 32, the random bits of a number")
+    bits = int(bits)
     if form is BOOL or form in COMPLEX or value.dtype in COMPLEX:
         raise DTypeError(f"astype: rounding= and saturate= are for casts to floats and integers, not of {value.dtype} to {form}")
     if form in FLOATS and rounding in (None, "nearest") and not saturate:

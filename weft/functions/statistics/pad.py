@@ -10,6 +10,7 @@ import numpy as np
 from weft.array import Array, wrap, wrap_array
 from weft.array.convert import convert_checked, number_node, numpy_node, warn_of_overflow
 from weft.dtypes.formats import BOOL, FLOAT64, INEXACT, INT64, INTEGERS
+from weft.dtypes.rounding import rounded_number
 from weft.errors import ShapeError
 from weft.functions.reductions.folds import mean
 from weft.functions.shape.axes import moveaxis
@@ -241,7 +242,8 @@ def _pad_constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node
     if arguments.is_number(fill) or isinstance(fill, np.generic):
         warn_of_overflow(fill, value.dtype)
         with np.errstate(over="ignore"):
-            known = np.asarray(fill).astype(value.dtype.numpy).item()
+            content, custom = np.asarray(fill), value.dtype.custom
+            known = rounded_number(content.item(), value.dtype) if custom else content.astype(value.dtype.numpy).item()
         return op("pad", value, low=low, high=high, value=known)
     inside = arguments.convert_for_write(fill, value.dtype, "pad", "constant_values")
     if inside.size != 1:

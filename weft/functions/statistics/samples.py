@@ -575,8 +575,16 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     >>> wf.histogram_bin_edges(wf.array([0.0, 4.0]), bins=2).tolist()
     [0.0, 2.0, 4.0]
     """
-    value = node(a, "histogram_bin_edges", "a")
+    value = _comparable(node(a, "histogram_bin_edges", "a"), bins)
     return _result_edges(_find_edges("histogram_bin_edges", value, bins, range, weights), value, bins)
+
+
+def _comparable(value: Node, bins: Any) -> Node:
+    """Return elements of a dtype that does not promote as the wider floats that compute them, unless the edges keep it too."""
+    same = isinstance(bins, Array) and bins.node.dtype is value.dtype and not value.dtype.custom
+    if same or not value.dtype.alone:
+        return value
+    return cast(value, value.dtype.computed)
 
 
 def _edge_dtype(value: Node) -> Any:
@@ -620,6 +628,7 @@ def histogram(
     value = node(a, "histogram", "a")
     if value.dtype in COMPLEX and range is None and not np.ndim(bins):
         raise DTypeError("histogram: a is complex, and has no least element; give edges, or take wf.real(a) or wf.abs(a)")
+    value = _comparable(value, bins)
     edges = _find_edges("histogram", value, bins, range, weights)
     count = len(edges) - 1
     x, line = wrap(reshape_node(value, (value.size,))), wrap(numpy_node(edges))
