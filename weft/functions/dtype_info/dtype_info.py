@@ -120,7 +120,10 @@ def scalar_of(dtype: np.dtype, x: Any, imag: Any = None) -> Array:
     return result if result.ndim else result[()]
 
 
-_GENERIC = frozenset(f.numpy.type for f in FLOATS if f.numpy.isbuiltin != 1)  # ml_dtypes' floats: no subclasses of np.floating
+_NUMPY_KINDS = {"float": np.floating, "signed": np.signedinteger, "unsigned": np.unsignedinteger}
+_GENERIC = {  # scalar types of ml_dtypes, which are not subclasses of NumPy's kinds -> their kind
+    f.numpy.type: _NUMPY_KINDS[f.kind] for f in EVERY.values() if f.numpy.isbuiltin != 1 and f.kind in _NUMPY_KINDS
+}
 
 
 class Kind(type):
@@ -139,7 +142,7 @@ class Kind(type):
     def _contains(cls, scalar: Any) -> bool:
         """Return whether a scalar class of NumPy belongs to the kind."""
         if scalar in _GENERIC:
-            scalar = np.floating
+            scalar = _GENERIC[scalar]
         return isinstance(scalar, type) and builtins.issubclass(scalar, cls.numpy_kind)
 
 
@@ -204,7 +207,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     """
     one, other = _scalar_type(arg1, "arg1"), _scalar_type(arg2, "arg2")
     if one in _GENERIC and other is not one:
-        one = np.floating
+        one = _GENERIC[one]
     return builtins.issubclass(one, other)
 
 
