@@ -26,7 +26,7 @@ import weft as wf
 
 ROOT = Path(__file__).parents[1]
 EVERYWHERE = {
-    "array_operands", "arrays", "as_node", "bind", "cast", "exact_operands", "finish", "node", "number_node", "op", "operands",
+    "array_operands", "arrays", "as_node", "bind", "cast", "constant", "exact_operands", "finish", "node", "number_node", "op", "operands",
     "wrap",
 }
 NEVER = {  # what they call is called with what it takes
