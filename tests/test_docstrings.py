@@ -26,8 +26,8 @@ import weft as wf
 
 ROOT = Path(__file__).parents[1]
 EVERYWHERE = {
-    "array_operands", "arrays", "as_node", "bind", "cast", "constant", "exact_operands", "finish", "node", "number_node", "op", "operands",
-    "wrap",
+    "array_operands", "arrays", "as_node", "bind", "cast", "constant", "exact_operands", "finish", "node", "number_node", "op",
+    "operands", "wrap",
 }
 NEVER = {  # what they call is called with what it takes
     "weft.nan_to_num", "weft.counters", "weft.get_num_threads", "weft.devices.settle", "weft.diagflat", "weft.ediff1d", "weft.i0",

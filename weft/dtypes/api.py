@@ -175,7 +175,7 @@ def _count(function: str, name: str, value: Any, is_natural: builtins.bool = Fal
     except TypeError:
         number = None
     if number is None or isinstance(value, builtins.bool) or is_natural and number < 0:
-        raise DTypeError(f"{function}: {name}={value!r} must be an integer{', not negative' * is_natural}")
+        raise DTypeError(f"{function}: {name} must be an integer{' from 0 on' * is_natural}, not {value!r}")
     return number
 
 
