@@ -44,7 +44,7 @@ BINARY = {
 SMOOTH_TWO = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "hypot", "atan2", "logaddexp", "pow")
 COMPARE = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
-SMALL = tuple(sorted(f.name for f in FORMATS if f.name not in FLOATS))
+SMALL = tuple(sorted(f.name for f in FORMATS if f.name not in FLOATS and not f.custom))
 
 
 def unary(g: Growth) -> str:
