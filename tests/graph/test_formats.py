@@ -12,7 +12,7 @@ import pytest
 
 import weft as wf
 from weft.dtypes import api
-from weft.dtypes.formats import FLOAT32, FLOATS, FORMATS, FROM_NUMPY, INTEGERS, Format
+from weft.dtypes.formats import FLOAT32, FLOATS, FORMATS, FROM_NUMPY, INT8, INTEGERS, UINT8, Format
 from weft.dtypes.parse import parse_any_byte_order, parse_dtype, stored
 from weft.graph.node import Node
 
@@ -34,10 +34,11 @@ def test_there_is_one_object_a_format(form: Format) -> None:
 @everyone
 def test_what_a_format_says_of_itself(form: Format) -> None:
     assert form.bytes == form.numpy.itemsize and form.integer.numpy == np.dtype(f"i{form.bytes}")
-    assert form.computed.computed is form.computed and form.narrow == (form in FLOATS and form.bits < 32)
-    assert form.computed is (FLOAT32 if form.narrow else form)
+    below_a_byte = form in INTEGERS and form.bits < 8
+    assert form.computed.computed is form.computed and form.narrow == (form in FLOATS and form.bits < 32 or below_a_byte)
+    assert form.computed is (form if not form.narrow else FLOAT32 if form in FLOATS else INT8 if form.kind == "signed" else UINT8)
     if form in INTEGERS:
-        info = np.iinfo(form.numpy)
+        info = ml_dtypes.iinfo(form.numpy)
         assert (form.least, form.greatest) == (info.min, info.max)
     if form in FLOATS:
         info = ml_dtypes.finfo(form.numpy)
