@@ -83,7 +83,7 @@ def check(op: Primitive, sample: Sample) -> None:
     message = f"{op.name} {[a.dtype for a in sample.arrays]} {sample.params}"
     if op.exact:
         assert got.dtype == expected.dtype, message
-        got, expected = oracle.widened(np.broadcast_to(got, expected.shape)), oracle.widened(expected)  # a formula may be an operand
+        got, expected = oracle.widened(np.broadcast_to(got, expected.shape)), oracle.widened(expected)  # it may be an operand
         np.testing.assert_array_equal(got, expected, err_msg=message)
         if oracle.is_float(got.dtype):  # zeros' signs too
             nan = np.isnan(expected)
