@@ -392,7 +392,7 @@ def holds(wide: Format, narrow: Format) -> bool:
         return wide.kind == "float" and wide.mantissa >= narrow.mantissa and _reaches(wide, narrow)
     bits = narrow.bits - (narrow.kind == "signed")
     if wide.kind == "float":
-        return wide.special != "scale" and bits <= wide.mantissa + 1 and 1 << bits <= 2 * wide.largest
+        return wide.special != "scale" and bits <= wide.mantissa + 1 and max(narrow.greatest, -narrow.least) <= wide.largest
     return wide.bits - (wide.kind == "signed") >= bits and not (wide.kind == "unsigned" and narrow.kind == "signed")
 
 
