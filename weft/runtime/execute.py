@@ -102,7 +102,7 @@ def executable(graph: Graph) -> Run:
             program = build(copy_structure(graph), current.target, prepare)
             run = current.compile(program, flush_denormals=CONTEXT.flush_denormals)
             run.places = _find_places(graph, program)
-            if not find_hosts(program):
+            if name is not None and prepare is not None and not find_hosts(program):
                 program_files.write(current, name, (program, run.places, [texts[id(c.kernel)] for c in calls(program)]))
         else:
             program, places, lines = stored
