@@ -1,5 +1,4 @@
-"""Number formats of a model's products: which role (weights, activations, gradients) is rounded to which format, and how, and the
-format in which products are added up.
+"""Number formats of a model's products: those of weights, activations and gradients, and of the sums.
 
 Layers compute ``product(rounded(x), rounded(weight))``, and round the gradient that arrives at the product before its two
 derivatives read it. Rounded values keep the dtype of the arrays, so the kernel that computes an activation or a gradient rounds
