@@ -59,7 +59,7 @@ REASONS: dict[str, dict[str, str]] = {
         "`from_dlpack`": """
             fromDlpack""",
         "narrower than what weft's kernels compute with": """
-            int1 int2 int4 uint1 uint2 uint4""",
+            int1 uint1""",
     },
     "numpy.linalg": {
         "about the installation of NumPy": """

@@ -283,7 +283,7 @@ def test_arguments_of_formats_and_scale() -> None:
     x, y = data(20)
     for error, message, arguments in (
         (ValueError, "loss_scale='static' must be", {"loss_scale": "static"}), (ValueError, "loss_scale=0", {"loss_scale": 0}),
-        (TypeError, "'accumulate' must have a dict", {"precision": {"accumulate": "float16"}}),
+        (TypeError, "'products' must have a dict", {"precision": {"products": "float16"}}),
         (ValueError, r"such as dict\(weights=.*not 'float8_e5m2'", {"precision": "float8_e5m2"}),
         (ValueError, "'9' matches no layer of Sequential", {"precision": {"9": {"weights": "bfloat16"}}}),
     ):

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.dtypes.formats import FLOAT64, FLOATS, FROM_NUMPY, Format
-from weft.errors import DTypeError
+from weft.dtypes.formats import FLOAT64, FROM_NUMPY, Format
 
 MODES = {  # the names in user code, and in the names of machine operations
     "nearest": "nearest", "nearest away": "away_ties", "toward zero": "zero", "away from zero": "away", "up": "up",
@@ -39,16 +38,6 @@ class Accumulator(NamedTuple):
 
     def __str__(self) -> str:
         return f"in {self.form}" + (f" every {self.every}" if self.every > 1 else "")
-
-
-def check_rounding(function: str, form: Format, rounding: str | None, saturate: bool | None) -> None:
-    """Raise an error in the name of ``function`` if a mode does not exist or ``form`` must saturate."""
-    if rounding is not None and rounding not in MODES:
-        raise ValueError(f"{function}: rounding={rounding!r} must be one of {', '.join(map(repr, MODES))}")
-    if saturate not in (None, True, False):
-        raise TypeError(f"{function}: saturate={saturate!r} must be True or False")
-    if saturate is False and form in FLOATS and form.overflow == form.largest:
-        raise DTypeError(f"{function}: {form} has no value for numbers that are too large: saturate=False is not possible")
 
 
 def encode(b: Any, bits: Any, form: Format, mode: str = "nearest", word: Any = None) -> Any:

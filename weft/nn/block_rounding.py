@@ -15,8 +15,8 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.dtypes.block_formats import BlockFormat
+from weft.dtypes.check import check_rounding
 from weft.dtypes.formats import FLOATS
-from weft.dtypes.rounding import check_rounding
 from weft.eager.apply import bind
 from weft.errors import DTypeError
 from weft.functions.dtype_info.dtype_info import astype

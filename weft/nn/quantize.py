@@ -9,9 +9,9 @@ import numpy as np
 
 from weft.array import Array
 from weft.dtypes.block_formats import BlockFormat
+from weft.dtypes.check import check_rounding
 from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, Format, holds
 from weft.dtypes.parse import parse_dtype
-from weft.dtypes.rounding import check_rounding
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import absolute, stop_gradient

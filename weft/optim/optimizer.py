@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
+from weft.dtypes.check import check_rounding
 from weft.dtypes.formats import FLOAT32 as FLOAT32_FORMAT
 from weft.dtypes.formats import FLOATS, Format
 from weft.dtypes.parse import parse_dtype
-from weft.dtypes.rounding import check_rounding
 from weft.eager.materialise import can_compute
 from weft.errors import DTypeError, ShapeError, TraceError, short
 from weft.functions.creation.fill import full, zeros

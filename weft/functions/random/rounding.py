@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.check import check_rounding
 from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, FLOATS, INTEGERS, Format, holds
-from weft.dtypes.rounding import MODES, check_rounding
+from weft.dtypes.rounding import MODES
 from weft.errors import DTypeError
 from weft.functions.random.state import open_words
 from weft.functions.support.arguments import Node, cast, number, op
