@@ -147,6 +147,8 @@ class FusionGraph:
         shared = prod([product.inputs[0].shape[d] for pair in ("contract", "batch") for d in product.params[pair][0]])
         unpacks = min(i.size for i in product.inputs) <= self.target.unpacking_rows * shared
         for node in product.inputs:
+            if node.op is CAST and not node.inputs[0].dtype.narrow and node.inputs[0].dtype.bytes > 1:
+                continue  # wider integers are read by a loop nest
             if node.op is CAST and node in self._real and node not in force and node.inputs[0].dtype in WIDENED_FORMATS[INT32]:
                 self._real.discard(node)
                 self._store(node.inputs[0])
