@@ -24,9 +24,10 @@ from typing import Any, Self
 import numpy as np
 
 from weft.array import Array
+from weft.dtypes.check import parse_number_format
 from weft.dtypes.formats import FLOAT64, FLOATS, FORMATS, Format
 from weft.dtypes.parse import parse_dtype
-from weft.errors import DTypeError, short
+from weft.errors import short
 from weft.functions.creation.fill import zeros
 from weft.functions.elementwise.ufuncs import absolute, equal, isfinite, isnan, maximum, stop_gradient
 from weft.functions.indexing.where import where
@@ -37,6 +38,7 @@ from weft.nn.module_tree import CALL_HOOK, ModuleTree
 from weft.nn.normalization import LayerNorm, RMSNorm
 from weft.nn.precision import Rounding, current_precision
 from weft.process.docstrings import complete_docs
+from weft.process.figures import make_figure
 from weft.runtime.context import CONTEXT
 from weft.transforms.custom import custom_vjp
 from weft.transforms.settings import apply_setting
@@ -108,7 +110,7 @@ class Watch:
         if not isinstance(model, ModuleTree):
             raise TypeError(f"watch: model must be a Module, not {type(model).__name__}")
         self.every = integer_from(1, every, "watch", "every")
-        self.form = None if format is None else _float_format(format)
+        self.form = None if format is None else parse_number_format("watch: format", format)
         self.records: list[tuple[int, dict[str, Statistics]]] = []
         self._model = model
         self._names = {id(m): n for n, m in model.modules()}
@@ -130,7 +132,7 @@ class Watch:
         self._key = object()
         self._measures = False
 
-    # ---- when it measures
+    # ---- switching on and off
 
     def __enter__(self) -> Self:
         if self in _ACTIVE.watches:
@@ -169,7 +171,7 @@ class Watch:
     def on_end(self, state: Any) -> None:
         self._switch(True)
 
-    # ---- what it measures
+    # ---- measuring
 
     def _call(self, inner: Any, module: ModuleTree, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the forward function of a module, and measure. inner : the hook of the watch outside of this one, or None"""
@@ -220,10 +222,10 @@ class Watch:
             observe_gradient((self, name), x.node, lambda g: self._receive(gradient, [measure(stop_gradient(g), received)]))
             return x
         tap = add_tap((self, name), zeros((_SIZE,), dtype="float64"), lambda parts: self._receive(gradient, parts))
-        return x if tap is None else _tapped(received)(x, tap)
+        return x if tap is None else _make_measuring_identity(received)(x, tap)
 
     def _receive(self, name: str, parts: list[Array]) -> None:
-        """Write what was measured of the gradients of all uses of a tensor."""
+        """Write the statistics of the gradients that arrive from all uses of a tensor."""
         cell = self._cells[name]
         cell[...] = functools.reduce(operator.add, parts)
         if len(parts) > 1:
@@ -236,7 +238,7 @@ class Watch:
             return self.form
         return rounding.form if isinstance(rounding, Rounding) else parse_dtype(x.dtype)  # blocks have a range each
 
-    # ---- what it knows
+    # ---- results
 
     def _read(self) -> dict[str, Statistics]:
         found = {}
@@ -304,12 +306,8 @@ class Watch:
         -------
         matplotlib.figure.Figure
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise ImportError("plotting needs matplotlib: pip install weft[plot]") from None
         known = self.statistics
-        figure = Figure(figsize=(11, 1.5 + 0.22 * max(len(known), 6)), layout="constrained")
+        figure = make_figure((11, 1.5 + 0.22 * max(len(known), 6)))
         left, right = figure.subplots(1, 2)
         shares = np.array([s.histogram / max(s.histogram.sum(), 1) for s in known.values()]).reshape(-1, BINS)
         left.imshow(shares, aspect="auto", interpolation="nearest", extent=(LOWEST, LOWEST + BINS, len(known), 0), cmap="viridis")
@@ -388,7 +386,7 @@ def watch(model: ModuleTree, only: Any = None, *, every: int = 1, format: Any = 
 
 
 def _is_mapped() -> bool:
-    """Return whether the call is inside of ``vmap``, where one cell cannot hold what is measured of every example."""
+    """Return whether the call is inside of ``vmap``, where one cell cannot contain the statistics of every example."""
     trace = CONTEXT.trace
     while trace is not None and not isinstance(trace, VmapTrace):
         trace = trace.parent
@@ -399,15 +397,6 @@ def _is_chosen(name: str, only: Any) -> bool:
     if only is None:
         return True
     return any(name == p or matches(name, p) for p in ((only,) if isinstance(only, str) else only))
-
-
-def _float_format(format: Any) -> Format:
-    form = parse_dtype(format)
-    if form not in FLOATS:
-        raise DTypeError(f"watch: format must be a float format, not {form}")
-    if form.special == "scale":
-        raise DTypeError(f"watch: {form} has no negative numbers and no zero, it is a format for scales")
-    return form
 
 
 def measure(x: Array, form: Format) -> Array:
@@ -464,8 +453,9 @@ def _underflow_limit(form: Format) -> float:
 
 
 @cache
-def _tapped(form: Format) -> Callable[[Array, Array], Array]:
-    """Return the identity whose second argument has a gradient of what was measured of the first one's."""
+def _make_measuring_identity(form: Format) -> Callable[[Array, Array], Array]:
+    """Return the function ``(x, tap) -> x``; the gradient by ``tap`` is what was measured of the gradient by ``x``."""
+
     @custom_vjp
     def watch(x: Array, tap: Array) -> Array:
         return x

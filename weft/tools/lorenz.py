@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import weft as wf
+from weft.process.figures import make_figure
 
 TS = np.linspace(0.0, 1.0, 101)
 TOLERANCE = 1e-8  # line searches need a loss whose noise, which is that of the step sizes, is small
@@ -59,9 +60,7 @@ def _lorenz(t: Any, u: Any, args: Any) -> Any:
 
 
 def _draw(path: str, data: Any, fitted: Any, curves: dict[str, tuple[list[int], list[float]]]) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    figure = make_figure((9, 3.6), "the picture")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     for k, name in enumerate("xyz"):
         left.plot(TS, data[:, k], "o", color=f"C{k}", markersize=3, label=f"{name}(t)")

@@ -16,6 +16,7 @@ from typing import Any
 
 from weft.errors import amount, seconds
 from weft.placement.device_figures import Machine, machine
+from weft.process.figures import make_figure
 from weft.tools import profile_report as report
 from weft.tools import profile_session as sessions
 from weft.tools.profile_report import OUTSIDE_LAYERS, UNKNOWN, Culprit, Event, KernelTime, Row, percent, places, short
@@ -324,15 +325,11 @@ _MAX_PICTURE_ROWS = 14  # rows in the picture
 
 def picture(profile: Profile) -> bytes:
     """Return the profile as the bytes of a PNG file; raise ImportError if matplotlib is not installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("Profile.save: a .png needs matplotlib: pip install weft[plot]") from None
     import textwrap
 
     layers = [r for r in profile.layers if r.name != OUTSIDE_LAYERS]
     rows = (profile.layers if layers else profile.lines)[:_MAX_PICTURE_ROWS]
-    figure = Figure(figsize=(12, 1.8 + 0.33 * max(8, len(rows))), layout="constrained")
+    figure = make_figure((12, 1.8 + 0.33 * max(8, len(rows))), "Profile.save: a .png")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     unit, size = unit_of(profile)
     names = [f"{r.name} {r.detail}" if layers else short(r.name) for r in rows]

@@ -10,6 +10,7 @@ from typing import Any
 
 from weft.nn.module import Module
 from weft.optim import Optimizer
+from weft.process.figures import make_figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +110,7 @@ class History:
         -------
         matplotlib.figure.Figure
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise ImportError("plotting needs matplotlib: pip install weft[plot]") from None
-        figure = Figure(figsize=(6, 3.6), layout="constrained")
+        figure = make_figure((6, 3.6))
         axes = figure.add_subplot()
         numbers = [e.number for e in self.epochs]
         axes.plot(numbers, self.loss, marker="o", markersize=3, label="training")
