@@ -223,6 +223,13 @@ def dequantize(q: QuantizedArray, dtype: Any = "float32") -> Array:
     return numbers.swapaxes(q.axis, -1).astype(target.numpy)
 
 
+def check_matrix(layer: str, weight: Any, axes: str) -> None:
+    """Raise an error if the weight of a layer is not a quantized matrix with blocks along axis 1. axes : what its axes are"""
+    check_weight(layer, weight)
+    if weight.ndim != 2 or weight.axis != 1:
+        raise ShapeError(f"{layer}: weight must be {axes}, quantized along axis 1, not {weight.shape} along axis {weight.axis}")
+
+
 def check_weight(layer: str, weight: Any) -> None:
     """Raise a TypeError if the weight of a layer is not a QuantizedArray."""
     if not isinstance(weight, QuantizedArray):

@@ -12,7 +12,7 @@ from weft.functions.indexing.take_scatter import take
 from weft.nn.convolution import Conv1d, Conv2d, Conv3d, convolve, pad_images
 from weft.nn.embedding import check_indices
 from weft.nn.module import Module
-from weft.nn.quantized.array import QuantizedArray, check_weight
+from weft.nn.quantized.array import QuantizedArray, check_matrix, check_weight
 from weft.nn.quantized.inputs import input_format, input_scale, round_inputs
 from weft.nn.quantized.linear import describe
 from weft.process.docstrings import complete_module
@@ -142,12 +142,7 @@ class QuantizedEmbedding(Module):
 
     def __init__(self, weight: QuantizedArray) -> None:
         super().__init__()
-        check_weight("QuantizedEmbedding", weight)
-        if weight.ndim != 2 or weight.axis != 1:
-            raise ShapeError(
-                f"QuantizedEmbedding: weight must be (num_embeddings, embedding_dim), quantized along axis 1, not {weight.shape} "
-                f"along axis {weight.axis}"
-            )
+        check_matrix("QuantizedEmbedding", weight, "(num_embeddings, embedding_dim)")
         self.num_embeddings, self.embedding_dim = weight.shape
         self.weight = weight
 

@@ -27,7 +27,7 @@ from weft.functions.shape.axes import broadcast_to, concat
 from weft.graph.primitives import TABLE
 from weft.nn.block_rounding import nibbles, split_blocks, unpack_codes
 from weft.nn.module import Module
-from weft.nn.quantized.array import QuantizedArray, check_weight
+from weft.nn.quantized.array import QuantizedArray, check_matrix
 from weft.nn.quantized.inputs import input_format, input_scale, round_inputs, split_digits
 from weft.process.docstrings import complete_module
 from weft.transforms.custom import custom_vjp
@@ -127,12 +127,7 @@ class QuantizedLinear(Module):
 
     def __init__(self, weight: QuantizedArray, bias: Any = None, activations: Any = None, scale: Any = None) -> None:
         super().__init__()
-        check_weight("QuantizedLinear", weight)
-        if weight.ndim != 2 or weight.axis != 1:
-            raise ShapeError(
-                f"QuantizedLinear: weight must be (out_features, in_features), quantized along axis 1, not {weight.shape} along "
-                f"axis {weight.axis}"
-            )
+        check_matrix("QuantizedLinear", weight, "(out_features, in_features)")
         self.out_features, self.in_features = weight.shape
         self.weight, self.bias = weight, None if bias is None else asarray(bias)
         self.activations = input_format("QuantizedLinear", activations)

@@ -127,7 +127,7 @@ def _weight_formats(weights: Any, block: int | None) -> Any:
         return lambda extent: weights
     name = weights if isinstance(weights, str) else getattr(weights, "name", None)
     given = 128 if block is None and name == "int4" else block
-    block_format(weights, given)  # raises for what is not possible
+    block_format(weights, given)  # raises if the format does not exist
 
     def of_row(extent: int) -> BlockFormat:
         return block_format(weights, None if given is None or extent <= given and block is None else given)
