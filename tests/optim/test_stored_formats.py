@@ -120,8 +120,8 @@ def test_groups_and_saved_state(tmp_path: Any) -> None:
 def test_bad_options() -> None:
     for error, pattern, options in (
         (ValueError, "SGD: rounding='odd' must be one of", {"rounding": "odd"}),
-        (DTypeError, "SGD: parameter_dtype must be a float dtype, not int8", {"parameter_dtype": "int8"}),
-        (DTypeError, "SGD: state_dtype must be a float dtype, not bool", {"state_dtype": bool}),
+        (DTypeError, "SGD: parameter_dtype: int8 cannot represent fractions", {"parameter_dtype": "int8"}),
+        (DTypeError, "SGD: state_dtype: bool cannot represent fractions", {"state_dtype": bool}),
         (DTypeError, "SGD: state_dtype: float8_e8m0fnu .* it is a format for scales", {"state_dtype": "float8_e8m0fnu"}),
         (DTypeError, "SGD: parameter_dtype: float8_e8m0fnu .* for scales", {"parameter_dtype": "float8_e8m0fnu"}),
         (DTypeError, "SGD: parameter_dtype: 'foo' is not a dtype", {"parameter_dtype": "foo"}),
@@ -129,6 +129,6 @@ def test_bad_options() -> None:
         with pytest.raises(error, match=pattern):
             wf.optim.SGD(lr=0.1, **options)
     optimizer = wf.optim.Adam()
-    with pytest.raises(DTypeError, match="state_dtype must be a float dtype"):
+    with pytest.raises(DTypeError, match="Adam: state_dtype: int8 cannot represent fractions"):
         optimizer.state_dtype = "int8"
     assert optimizer.state_dtype is None

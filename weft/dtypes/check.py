@@ -1,10 +1,27 @@
-"""Checks of arguments that choose how numbers are rounded."""
+"""Checks of arguments that choose formats and how numbers are rounded."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft.dtypes.formats import FLOATS, Format
+from weft.dtypes.parse import parse_dtype
 from weft.dtypes.rounding import MODES
 from weft.errors import DTypeError
+
+
+def parse_number_format(name: str, dtype: Any) -> Format:
+    """Return a float format to which numbers of any sign are rounded. name : of the function and the argument, for errors"""
+    try:
+        form = parse_dtype(dtype)
+    except DTypeError as error:
+        text = str(error)
+        raise DTypeError(f"{name}: {text[max(text.find(repr(dtype)), 0):]}") from None
+    if form not in FLOATS:
+        raise DTypeError(f"{name}: {form} cannot represent fractions: give a float format")
+    if form.special == "scale":
+        raise DTypeError(f"{name}: {form} has no negative numbers and no zero, it is a format for scales")
+    return form
 
 
 def check_rounding(function: str, form: Format, rounding: str | None, saturate: bool | None) -> None:

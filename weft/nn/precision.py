@@ -23,12 +23,12 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.dtypes.block_formats import BlockFormat
-from weft.dtypes.check import check_rounding
+from weft.dtypes.check import check_rounding, parse_number_format
 from weft.dtypes.formats import FLOATS, INT32, Format, holds
 from weft.dtypes.rounding import Accumulator
 from weft.errors import DTypeError
 from weft.functions.elementwise.ufuncs import absolute
-from weft.functions.linalg.product_formats import parse_accumulator, parse_number_format
+from weft.functions.linalg.product_formats import parse_accumulator
 from weft.functions.random.rounding import round_cast
 from weft.functions.random.state import Words, open_words
 from weft.graph.node import Node

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.dtypes.check import check_rounding
+from weft.dtypes.check import check_rounding, parse_number_format
 from weft.dtypes.formats import FLOAT32 as FLOAT32_FORMAT
-from weft.dtypes.formats import FLOATS, Format
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import can_compute
 from weft.errors import DTypeError, ShapeError, TraceError, short
@@ -302,7 +301,8 @@ class Optimizer:
         self._need(self.lr >= 0, "lr must not be negative, not {}", self.lr)
         self._need(self.weight_decay >= 0, "weight_decay must not be negative, not {}", self.weight_decay)
         for name in ("parameter_dtype", "state_dtype"):
-            form = _float_format(f"{type(self).__name__}: {name}", getattr(self, name))
+            dtype = getattr(self, name)
+            form = FLOAT32_FORMAT if dtype is None else parse_number_format(f"{type(self).__name__}: {name}", dtype)
             check_rounding(type(self).__name__, form, self.rounding, None)
         self.check()
 
@@ -473,20 +473,6 @@ class Optimizer:
 def _as_rate(value: Any) -> Any:
     """Return a number as a float, so that ints and NumPy numbers need no second trace."""
     return float(value) if type(value) is int or isinstance(value, np.integer | np.floating) else value
-
-
-def _float_format(name: str, dtype: Any) -> Format:
-    """Return the format of a dtype, float32 for None."""
-    try:
-        form = FLOAT32_FORMAT if dtype is None else parse_dtype(dtype)
-    except DTypeError as error:
-        text = str(error).removeprefix(f"{name}: ").removeprefix(name.partition(" ")[0]).strip()
-        raise DTypeError(f"{name}: {text}") from None
-    if form not in FLOATS:
-        raise DTypeError(f"{name} must be a float dtype, not {form}")
-    if form.special == "scale":
-        raise DTypeError(f"{name}: {form} has no negative numbers and no zero, it is a format for scales")
-    return form
 
 
 def state_dtype(dtype: np.dtype) -> np.dtype:

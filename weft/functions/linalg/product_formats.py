@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, FLOAT32, FLOATS, INT32, INTEGERS, Format, holds
+from weft.dtypes.check import parse_number_format
+from weft.dtypes.formats import BOOL, FLOAT32, INT32, INTEGERS, holds
 from weft.dtypes.parse import parse_dtype
 from weft.dtypes.rounding import Accumulator
 from weft.errors import DTypeError
@@ -33,16 +34,6 @@ def prepare_product(
     check_formats(name, a.dtype, accumulator, (form, form))
     form_a, form_b = (None if form is None or holds(form, x.dtype) else form for x in (a, b))
     return a, b, format_params(accumulator, (form_a, form_b))
-
-
-def parse_number_format(name: str, dtype: Any) -> Format:
-    """Return a float format to which numbers of any sign are rounded."""
-    form = parse_dtype(dtype)
-    if form not in FLOATS:
-        raise DTypeError(f"{name}: {form} cannot represent fractions: give a float format")
-    if form.special == "scale":
-        raise DTypeError(f"{name}: {form} has no negative numbers and no zero, it is a format for scales")
-    return form
 
 
 def parse_accumulator(name: str, accumulate: Any, every: Any) -> Accumulator | None:
