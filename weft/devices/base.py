@@ -155,7 +155,7 @@ class KeepsPrograms(Protocol):
     """A device that stores Programs on disk for later processes. See ``weft/runtime/program_files.py``."""
 
     def read_program(self, name: str) -> bytes | None:
-        """Return what was stored under ``name`` by the same sources of weft, or None."""
+        """Return the bytes stored under ``name`` by the same sources of weft, or None."""
 
     def write_program(self, name: str, content: bytes) -> None:
         """Store a Program under ``name``."""

@@ -12,10 +12,9 @@ the number of steps done. Rows of stacked outputs that were not computed are 0, 
 loops of 0 or 1 steps, and the derivative of a loop with ``until`` is a counted one.
 
 Steps may compute results that nobody reads: those of examples of ``vmap`` that have ended, and steps that an ODE solver rejects.
-Such results may be infinite, and their derivative, 0 times infinity, would be NaN. So the body marks what they are computed from
-with ``guard(condition, x, safe)``. The loop computes with ``x``, and its derivative with ``where(condition, x, safe)``. The
-condition may be known after the step only: ``after_step(carry)`` is the value of a carry after the step, which the derivative
-knows before the step, as it goes backwards.
+Such results may be infinite, and their derivative, 0 times infinity, would be NaN. So the body marks their inputs with
+``guard(condition, x, safe)``. The loop computes with ``x``, and its derivative with ``where(condition, x, safe)``. The condition
+may depend on a carry after the step, ``after_step(carry)``: the derivative runs backwards, so it has that value before the step.
 
 A body that may raise makes the loop a check, so what a jitted call writes outside stays as it was. An error of a host step
 names its line, inside loops too: ``Singular matrix (kalman.py:12)``.

@@ -146,7 +146,7 @@ WIDENED_FORMATS: dict[Format, Set[Format]] = {
 
 
 def _split_rounding(value: Value) -> tuple[Value, Format | None]:
-    """Return what is rounded and the format, if the value is a number rounded to a narrower format; else the value and None."""
+    """Return the operand and the format of a rounding to a narrower format; the value itself and None if it is no rounding."""
     inner = value
     while inner.op == "cast" and holds(inner.dtype, inner.args[0].dtype):
         inner = inner.args[0]

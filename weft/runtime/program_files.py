@@ -85,7 +85,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read(device: Device, name: str | None) -> Any:
-    """Return what was stored under a name, or None."""
+    """Return the value stored under a name, or None."""
     content = device.read_program(name) if name is not None and isinstance(device, KeepsPrograms) else None
     if content is None:
         return None

@@ -157,7 +157,7 @@ class Tallies(TallyStates):
 def emit_tally_stores(
     f: Function, module: Module, isa: ISA, kernel: Kernel, stores: tuple[Store, ...], results: dict[int, str],
 ) -> None:
-    """Emit the last phase of a kernel, which stores what is computed from its tallies."""
+    """Emit the last phase of a kernel, which computes results from the tallies and stores them."""
     if _checks(kernel):
         return_if_fault(f, f.argument(record_slot(kernel)))
     values = list(iterate_values([v for s in stores for v in (s.value, *access_values(s.access))]))
