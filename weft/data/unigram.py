@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.api import is_integer, is_real
 from weft.dtypes.formats import INT64, UINT64
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
@@ -56,7 +57,7 @@ class UnigramSampler:
         frequencies = counts.numpy() if isinstance(counts, Array) else np.asarray(counts)
         if frequencies.ndim != 1 or not frequencies.size or frequencies.size >= 2**31:
             raise ShapeError(f"UnigramSampler: counts has shape {frequencies.shape}, but must be a vector of one count per word")
-        if frequencies.dtype.kind not in "fiub":
+        if not is_real(frequencies.dtype):
             raise DTypeError(f"UnigramSampler: counts must be numbers, not {frequencies.dtype}")
         frequencies = frequencies.astype(np.float64)
         if not np.isfinite(frequencies).all() or frequencies.min() < 0 or not frequencies.any():
@@ -102,7 +103,7 @@ class UnigramSampler:
         if not self._has_others:
             raise ValueError("sample: only one word has a count, so there is no other word to draw")
         excluded = without if isinstance(without, Array) else asarray(without)
-        if excluded.dtype.kind not in "iu":
+        if not is_integer(excluded.dtype):
             raise DTypeError(f"sample: without must hold integers, not {excluded.dtype}")
         shape = excluded.shape if size is None else shape_tuple(size, "sample", "size")
         if broadcast_shapes("sample", excluded.shape, shape) != shape:

@@ -236,6 +236,11 @@ def is_integer(dtype: np.dtype) -> Any:
     return dtype.kind in "iu" or FROM_NUMPY.get(dtype) in formats.INTEGERS
 
 
+def is_real(dtype: np.dtype) -> Any:
+    """Return whether ``dtype`` is a bool, integer or float dtype."""
+    return dtype.kind == "b" or is_integer(dtype) or is_float(dtype)
+
+
 def is_inexact(dtype: np.dtype) -> Any:
     """Return whether ``dtype`` is a float or complex dtype, which derivatives need."""
     return is_float(dtype) or dtype in COMPLEX
@@ -350,6 +355,8 @@ _PYTHON = (int, float, builtins.bool, complex)
 
 def can_cast(from_: Any, to: Any, casting: str | None = None) -> Any:
     """Return whether promotion converts ``from_`` to ``to`` (the array API's rule).
+
+    Small floats that do not promote to each other are cast if ``to`` has every number of ``from_``.
 
     Parameters
     ----------

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from weft.array import Array, wrap
 from weft.array.convert import as_node
+from weft.dtypes.api import is_inexact
 from weft.errors import AxisError, ShapeError
 from weft.functions import random
 from weft.functions.creation.fill import asarray, full, ones
@@ -107,7 +108,7 @@ def _in_float32(f: F) -> F:
 
 
 def _float(x: Any) -> Array:
-    return x if isinstance(x, Array) and x.dtype.kind not in "iub" else wrap(floating(as_node(x)))
+    return x if isinstance(x, Array) and is_inexact(x.dtype) else wrap(floating(as_node(x)))
 
 
 @_activation("wf.array([-2.0, 0.0, 3.0])", "[0.0, 0.0, 1.0]", "McCulloch, Pitts: A logical calculus. 1943.", exact=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.api import is_inexact, is_integer
 from weft.dtypes.formats import FLOATS
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import arange, asarray, zeros
@@ -178,7 +179,7 @@ def _check(name: str, query: Array, key: Array, value: Array) -> None:
         raise ShapeError(f"{name}: {shapes} must have two dimensions at least, (..., L, E), (..., S, E), (..., S, Ev)")
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2] or not query.shape[-1]:
         raise ShapeError(f"{name}: {shapes} must be (..., L, E), (..., S, E) and (..., S, Ev), with E at least 1")
-    if not query.dtype == key.dtype == value.dtype or query.dtype.kind in "iub":
+    if not query.dtype == key.dtype == value.dtype or not is_inexact(query.dtype):
         dtypes = f"{query.dtype}, {key.dtype}, {value.dtype}"
         raise DTypeError(f"{name}: query, key and value must have one float dtype, not {dtypes}")
 
@@ -186,7 +187,7 @@ def _check(name: str, query: Array, key: Array, value: Array) -> None:
 def _check_mask(name: str, mask: Any, shape: tuple[int, ...]) -> Array:
     """Return the mask as an Array; raise if it does not fit scores of ``shape``."""
     mask = mask if isinstance(mask, Array) else asarray(mask)
-    if mask.dtype.kind in "iu":
+    if is_integer(mask.dtype):
         raise DTypeError(f"{name}: a mask must be bool or float, not {mask.dtype}: compare it with 0")
     pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
     if mask.ndim > len(shape) or any(m not in (1, n) for m, n in pairs):

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from weft.array import Array, Scalar, wrap_array
-from weft.dtypes.api import can_cast
+from weft.dtypes.api import can_cast, is_inexact
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import compute_fallible
 from weft.errors import DTypeError, ShapeError
@@ -104,7 +104,7 @@ class ModuleTree:
         """
         return {
             name: value for name, attribute, module, value in self._walk_arrays()
-            if attribute not in module.buffers and value.dtype.kind not in "iub"
+            if attribute not in module.buffers and is_inexact(value.dtype)
         }
 
     def train(self, mode: bool = True) -> Self:

@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.array.convert import refuse_subclass
-from weft.dtypes.api import as_dtype, is_float
+from weft.dtypes.api import as_dtype, is_float, is_integer
 from weft.dtypes.formats import FORMATS, FROM_NUMPY
 from weft.dtypes.formats import named as format_named
 from weft.dtypes.rounding import convert_array
@@ -396,7 +396,7 @@ def recurrent_state_names(model: ModuleTree) -> set[str]:
 
 
 def _is_counter(name: str, array: np.ndarray) -> bool:
-    return name.rpartition(".")[2] == COUNTER and array.dtype.kind in "iu" and array.size == 1
+    return name.rpartition(".")[2] == COUNTER and is_integer(array.dtype) and array.size == 1
 
 
 def _list_names(names: list[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar
+from weft.dtypes.api import is_inexact
 from weft.errors import DTypeError, ShapeError, short
 from weft.transforms.tree import is_module
 
@@ -24,7 +25,7 @@ def named_arrays(tree: Any) -> dict[str, Array]:
             subject = f"parameter {name!r}" if name else "the model"
             requirement = "must be an Array" if name else "must be a Module or a dict of Arrays"
             raise TypeError(f"{subject} is {short(value)} ({type(value).__name__}), but {requirement}")
-    return {name: value for name, value in leaves.items() if value.dtype.kind not in "iub"}
+    return {name: value for name, value in leaves.items() if is_inexact(value.dtype)}
 
 
 def match_gradients(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -48,7 +49,7 @@ def match_gradients(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[
         if slope is None or slope.shape != p.shape:
             problem = f"the gradients have {', '.join(slopes) or 'nothing'}" if slope is None else f"its gradient {slope.shape}"
             raise ShapeError(f"update: parameter {name!r} has shape {p.shape}, {problem}")
-        if slope.dtype.kind in "iub":
+        if not is_inexact(slope.dtype):
             fix = f"must be float: cast it with .astype('{p.dtype.name}')"
             raise DTypeError(f"update: the gradient of parameter {name!r} is {slope.dtype.name}, but {fix}")
     return parameters, slopes

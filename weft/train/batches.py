@@ -13,7 +13,7 @@ import numpy as np
 from weft.array import Array, ndarray, wrap_buffer
 from weft.array.convert import refuse_subclass
 from weft.data.loader import Loader
-from weft.dtypes.api import is_float
+from weft.dtypes.api import is_real
 from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
@@ -197,7 +197,7 @@ def check_samples(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         count = f"{len(y)} (shape {y.shape})" if y.ndim else "no dimensions"
         raise ShapeError(f"fit: x has {len(x)} samples (shape {x.shape}), y has {count}")
     for name, a in (("x", x), ("y", y)):
-        if a.dtype.kind not in "fiub" and not is_float(a.dtype):
+        if not is_real(a.dtype):
             raise DTypeError(f"fit: {name} must hold numbers, not {a.dtype}")
     return x, y
 

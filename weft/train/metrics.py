@@ -125,7 +125,7 @@ def _labels(name: str, predictions: Array, targets: Array) -> Array:
         return targets.argmax(axis=1)
     if targets.shape != predictions.shape[:1]:
         raise ShapeError(f"{name}: predictions {predictions.shape} and targets {targets.shape} do not fit")
-    if targets.dtype.kind not in "iu":
+    if not is_integer(targets.dtype):
         raise DTypeError(f"{name}: labels must be integers, not {targets.dtype}")
     return targets
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.array.convert import number_node, promote_operands
+from weft.dtypes.api import is_integer
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, Format
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import read_array
@@ -640,7 +641,7 @@ def _random_order(key: Any, function: str, count: int) -> Node:
 
 def _as_count(x: Any) -> int | None:
     """Return an integer, also one in an array without dimensions, as int; None for other arguments."""
-    if isinstance(x, Array | np.ndarray) and not x.ndim and x.dtype.kind in "iu":
+    if isinstance(x, Array | np.ndarray) and not x.ndim and is_integer(x.dtype):
         return operator.index(x)  # type: ignore[arg-type]
     return operator.index(x) if isinstance(x, (int, np.integer)) else None
 

@@ -13,6 +13,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.convert import as_node, numpy_node, promote_operands, read_operands
 from weft.array.indexing import check_bounds
+from weft.dtypes.api import is_integer
 from weft.dtypes.formats import BOOL, INEXACT, INT64, promote, weak
 from weft.dtypes.parse import parse_dtype
 from weft.eager.peek import leaf, peek
@@ -320,7 +321,7 @@ def _check_kth(function: str, a: Any, kth: Any, axis: int | None) -> tuple[Array
     value, axis = arguments.flat_axis(value, axis, function, numbers=True)
     extent = value.shape[axis]
     positions = arguments.read_now(kth, function, "kth").reshape(-1)
-    if positions.dtype.kind not in "iu":
+    if not is_integer(positions.dtype):
         raise DTypeError(f"{function}: kth must be integers, not {short(kth)}")
     bad = positions[(positions < -extent) | (positions >= extent)]
     if bad.size and value.size:
