@@ -1,5 +1,6 @@
 """Warm calls of jitted functions: no Python between the arguments and the result, and the slow way where it is needed."""
 
+import copy
 import gc
 import itertools
 import random
@@ -605,3 +606,27 @@ def test_an_interrupt_at_any_python_call_leaves_a_working_function(kind):
         for k in range(1, 4):
             np.testing.assert_array_equal(f(o).numpy(), now + k)
             np.testing.assert_array_equal((holder.w if kind == "attribute" else items["w"]).numpy(), now + k)
+
+
+@pytest.mark.filterwarnings("ignore:.*is traced again")
+@pytest.mark.parametrize("passed", [False, True])
+def test_models_whose_dtype_a_jitted_step_changes(passed) -> None:
+    rng = random.Random(SEED)
+    for _ in range(4):
+        model = wf.nn.Sequential(wf.nn.Linear(3, 4), wf.nn.Tanh(), wf.nn.Linear(4, 2))
+        twin = copy.deepcopy(model)
+
+        def step(net, x):
+            for p in net.parameters().values():
+                p += 0.25
+            return net.astype(x.dtype)(x)
+
+        jitted = wf.jit(step) if passed else wf.jit(lambda x, net=model: step(net, x))
+        for name in rng.choices(("float16", "float32", "float64", "bfloat16"), k=7):
+            x = wf.array([0.5, -1.0, 0.25], dtype=name)
+            got, want = jitted(model, x) if passed else jitted(x), step(twin, x)
+            assert got.dtype == want.dtype == model[0].weight.dtype, name
+            tolerance = 32 * float(wf.finfo(name).eps)
+            np.testing.assert_allclose(got.astype("float64").numpy(), want.astype("float64").numpy(), tolerance, tolerance)
+            for p, q in zip(model.parameters().values(), twin.parameters().values(), strict=True):
+                assert p.dtype == q.dtype and p.tolist() == q.tolist(), name

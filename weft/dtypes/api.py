@@ -237,8 +237,8 @@ def is_integer(dtype: np.dtype) -> Any:
 
 
 def is_real(dtype: np.dtype) -> Any:
-    """Return whether ``dtype`` is a bool, integer or float dtype."""
-    return dtype.kind == "b" or is_integer(dtype) or is_float(dtype)
+    """Return whether ``dtype`` is a bool, integer or float dtype in either byte order, including ml_dtypes'."""
+    return dtype.kind in "biuf" or is_integer(dtype) or is_float(dtype)
 
 
 def is_inexact(dtype: np.dtype) -> Any:

@@ -90,7 +90,7 @@ class CompiledCall:
         # the results for the caller
         "_result_rows", "_views_and_repeats", "_returned_inputs", "_result_count", "_structure", "_single",
         # the writes after the run
-        "_writes", "lands", "_survivors", "writes_arrays", "_sets", "_argument_sets", "_snapshots",
+        "_writes", "_same_layout", "lands", "_survivors", "writes_arrays", "_sets", "_argument_sets", "_snapshots",
     )
 
     def __init__(
@@ -146,6 +146,12 @@ class CompiledCall:
         self._writes = [
             (target, *result_row(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
         ]
+        self._same_layout = [  # whether a written array keeps its shape and dtype; astype in place changes the dtype
+            (shape, dtype) == (before.shape, before.dtype) for before, (_, _, _, shape, dtype, _) in zip(
+                [graph.inputs[self._arrays.index(t) if i < 0 else self._start + i] for t, *_, i in self._writes],
+                self._writes, strict=True,
+            )
+        ]
         self.lands = frozenset([target for target, *_ in self._writes if isinstance(target, int)])
         self._survivors = [(cell, result_row(s, graph.inputs, graph.outputs), j) for cell, s, j in traced.survivors]
         self.writes_arrays = bool(self._writes or self._survivors)
@@ -171,7 +177,7 @@ class CompiledCall:
         ]
         written = [k for target, kind, k, _, _, i in self._writes if kind == "out" and (i >= 0 or isinstance(target, int))]
         complete = len(made) + len(others) == len(self._result_rows) and len(written) == len(self._writes)
-        return complete and sorted([*made, *written]) == list(range(outputs))
+        return complete and all(self._same_layout) and sorted([*made, *written]) == list(range(outputs))
 
     def rebind_to(self, leaves: Sequence[Any], content: StaticKey) -> CompiledCall:
         """Return an entry for the objects and arrays in ``content``: itself if they are the same, else a rebound copy."""
@@ -209,7 +215,10 @@ class CompiledCall:
         self._values = [n.value for n in self._nodes]
         sources = [s for s in (*traced.results, *(w[2] for w in traced.writes), *(s for _, s, _ in traced.survivors))]
         self._returned_inputs = kept = frozenset(k for kind, k in sources if kind == "in")  # inputs that are results too
-        self._state = [(i, k) for _, kind, k, _, _, i in self._writes if kind == "out" and i >= 0 and i + self._start not in kept]
+        self._state = [
+            (i, k) for same, (_, kind, k, _, _, i) in zip(self._same_layout, self._writes, strict=True)
+            if same and kind == "out" and i >= 0 and i + self._start not in kept
+        ]
         numbers = [k for _, k in self._state]
         first = len(traced.graph.outputs) - len(numbers)
         counts = [s for s in sources if s[0] == "out"]
@@ -291,6 +300,8 @@ class CompiledCall:
         """Return the table, None if the device makes no warm calls. watch : comparisons that detect changed contents"""
         device = execute.device()
         if not isinstance(device, WarmCalls) or any([node.op is CONSTANT for node in self._state_nodes]):
+            return None
+        if not all(self._same_layout):
             return None
         places, leaves = argument_rows(args, [_leaf_row(spec) for spec in self._specs], self.tree is not None)
         numbers = self._all_numbers([None] * len(leaves))
@@ -467,7 +478,7 @@ class CompiledCall:
                 return wrap_buffer(outputs[k], shape, dtype, kind)
             return self._pack(outputs, leaves, unchanged, {})
         nodes: dict[int, Node] = {}
-        for target, kind, k, shape, dtype, i in self._writes:
+        for same, (target, kind, k, shape, dtype, i) in zip(self._same_layout, self._writes, strict=True):
             if kind == "in":
                 node = unchanged[k]
             elif kind == "out" and i >= 0 and keep is not None and not keep[self._start + i] and k not in nodes:
@@ -479,7 +490,7 @@ class CompiledCall:
                 cells[target]._set(node)
                 continue
             target._node = node
-            if i >= 0:
+            if i >= 0 and same:  # else the next call differs from the node of before, and finds that this entry does not fit
                 self._nodes[i], self._values[i] = node, node.value
         alive: dict[int, Array] = {}
         for cell, (kind, k, shape, dtype), j in self._survivors:
