@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -188,9 +189,31 @@ def test_formats_of_precision_and_what_would_fit() -> None:
         net(x * 1e4)
     assert watch["0"].overflow == int((np.abs(net[0](x * 1e4).numpy()) > 464).sum()) > 0
     assert watch["0"].fits in ("float8_e5m2", "float16") and watch["0.weight"].fits == "float8_e4m3fn"
-    (line,) = [line for line in str(watch).splitlines() if line.startswith("0: ")]
+    (line,) = [line for line in str(watch).splitlines() if line.startswith("0 (")]
     assert "overflow float8_e4m3fn" in line and watch["0"].fits in line
     assert float(ml_dtypes.finfo("float8_e4m3fn").max) == 448
+
+
+class Scaled(wf.nn.Module):
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.first, self.second, self.scale = wf.nn.Linear(3, 4), wf.nn.Linear(4, 2), scale
+
+    def forward(self, x: Any) -> Any:
+        hidden = self.first(x)
+        return self.second(hidden) * self.scale
+
+
+@pytest.mark.parametrize("way", [lambda f: f, wf.jit], ids=["eager", "jit"])
+def test_lines(way: Any) -> None:
+    net, first = Scaled(1e9), Scaled.forward.__code__.co_firstlineno + 1
+    with wf.watch(net, format="float16") as watch:
+        way(wf.grad(lambda net, x: net(x).sum()))(net, data()[:, :3])
+    called = {"first": first, "second": first + 1, "output": first + 1}
+    for name, s in watch.statistics.items():
+        owner = name.partition(".")[0]
+        assert s.line == f"{__file__}:{called[owner]}", (name, s.line)
+    assert f"output ({os.path.basename(__file__)}:{first + 1}): {watch['output'].overflow} of" in str(watch)
 
 
 def test_a_jitted_function_is_traced_once_with_a_watch_and_once_without() -> None:

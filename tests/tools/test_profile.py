@@ -274,6 +274,22 @@ def test_files(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         found.save(tmp_path / "p.pdf")
 
 
+def test_a_page_with_the_statistics_of_a_watch(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    net, x = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2)), normal(64, 8)
+    with wf.watch(net, format="float8_e4m3fn") as watch:
+        for k in range(3):
+            net(x * 1e3**k)
+            watch.record()
+    found = wf.profile(wf.jit(net), x, repeat=2, show=False, watch=watch)
+    found.save(tmp_path / "p.html")
+    page, without = (tmp_path / "p.html").read_text(), wf.profile(wf.jit(net), x, repeat=2, show=False)._repr_html_()
+    assert page.count("<svg") == without.count("<svg") + 1 and "Numbers" not in without
+    for s in watch.statistics.values():
+        assert f">{s.name}</td>" in page and f">{s.overflow:,}</td>" in page
+    assert watch["0"].overflow and all(note in page for note in watch.notes())
+
+
 def test_bad_arguments_and_nesting() -> None:
     with pytest.raises(TypeError, match="give the function and its arguments"):
         wf.profile(wf.ones(3))

@@ -33,6 +33,7 @@ from weft.functions.elementwise.ufuncs import absolute, equal, isfinite, isnan, 
 from weft.functions.indexing.where import where
 from weft.functions.shape.axes import concatenate, stack
 from weft.functions.support.arguments import integer_from
+from weft.graph.source_lines import user_frame, user_line
 from weft.nn.embedding import Embedding
 from weft.nn.module_tree import CALL_HOOK, ModuleTree
 from weft.nn.normalization import LayerNorm, RMSNorm
@@ -74,6 +75,7 @@ class Statistics:
     histogram : (64,) counts of the sample's magnitudes by powers of two, from 2**-48 on; the first and the last bin also count
         what is beyond them, and no bin counts zeros and what is not finite
     sampled : number of elements in the sample: all, or one block of 64 in several
+    line : ``file:line`` of the user's code that computes the tensor, or calls the layer that it belongs to
     """
 
     name: str
@@ -87,6 +89,7 @@ class Statistics:
     nan: int
     histogram: np.ndarray
     sampled: int
+    line: str
 
     @property
     def fits(self) -> str:
@@ -129,6 +132,7 @@ class Watch:
             raise ValueError(f"watch: {only!r} matches no layer and no parameter of {type(model).__name__}; there are {some}")
         self._cells = {name: zeros((_SIZE,), dtype="float64") for n in chosen for name in (n, f"{n}.gradient")}
         self._forms: dict[str, Format] = {}
+        self._lines: dict[str, str] = {}
         self._key = object()
         self._measures = False
 
@@ -176,23 +180,26 @@ class Watch:
     def _call(self, inner: Any, module: ModuleTree, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the forward function of a module, and measure. inner : the hook of the watch outside of this one, or None"""
         name = self._names.get(id(module))
-        is_watched = name is not None and not _is_mapped()
-        with self._watch_parameters(module) if is_watched else nullcontext():
+        is_watched, line = name is not None and not _is_mapped(), user_frame()
+        with self._watch_parameters(module, line) if is_watched else nullcontext():
             out = module.forward(*args, **kwargs) if inner is None else inner(module, args, kwargs)
         if not is_watched:
             return out
-        return self._watch_array(name or "output", out, "activations")
+        return self._watch_array(name or "output", out, "activations", line)
 
     @contextmanager
-    def _watch_parameters(self, module: ModuleTree) -> Iterator[None]:
-        """Context manager: measure a module's own parameters; those that are differentiated pass through taps."""
+    def _watch_parameters(self, module: ModuleTree, line: Any) -> Iterator[None]:
+        """Context manager: measure a module's own parameters; those that are differentiated pass through taps.
+
+        line : from which the module is called, a result of :func:`user_frame`
+        """
         tapped = []
         for value in module.__dict__.values():
             for p in value if isinstance(value, list | tuple) else (value,):
                 name = self._parameters.get(id(p)) if isinstance(p, Array) else None
                 if name is not None:
                     role = "weights" if p.ndim > 1 and not isinstance(module, _UNROUNDED) else ""  # others are not rounded
-                    before, after = p.node, self._watch_array(name, p, role).node
+                    before, after = p.node, self._watch_array(name, p, role, line).node
                     if after is not before:
                         p._set(after)
                         tapped.append((p, before, after))
@@ -203,13 +210,13 @@ class Watch:
                 if p.node is after:
                     p._set(before)
 
-    def _watch_array(self, name: str, x: Any, role: str) -> Any:
+    def _watch_array(self, name: str, x: Any, role: str, line: Any) -> Any:
         """Measure an array, or the first of a tuple, and return what takes its place.
 
-        role : one of ``wf.precision``, or "" for parameters that it does not round
+        role : one of ``wf.precision``, or "" for parameters that it does not round; line : of the layer's call
         """
         if isinstance(x, tuple) and x:
-            first = self._watch_array(name, x[0], role)
+            first = self._watch_array(name, x[0], role, line)
             return x if first is x[0] else (first, *x[1:])
         if name not in self._cells or not isinstance(x, Array) or parse_dtype(x.dtype) not in FLOATS or x.size == 0:
             return x
@@ -217,6 +224,8 @@ class Watch:
         self._cells[name][...] = measure(stop_gradient(x), form)
         gradient = f"{name}.gradient"
         is_parameter = role != "activations"
+        computed_at = None if is_parameter else x.node.source_line
+        self._lines[name] = self._lines[gradient] = user_line(computed_at or line)
         received = self._forms[gradient] = self._format("" if is_parameter else "gradients", x)
         if is_parameter and x.node in CONTEXT.variables:
             observe_gradient((self, name), x.node, lambda g: self._receive(gradient, [measure(stop_gradient(g), received)]))
@@ -249,7 +258,7 @@ class Watch:
                 found[name] = Statistics(
                     name, self._forms[name].name, int(n), largest,
                     magnitude / finite if finite else 0.0, int(none), int(under), int(over), int(nan),
-                    numbers[_LARGEST + 1 :].astype(np.int64), int(finite),
+                    numbers[_LARGEST + 1 :].astype(np.int64), int(finite), self._lines[name],
                 )
         return found
 
@@ -278,24 +287,32 @@ class Watch:
 
     def __str__(self) -> str:
         """Return a table, and a line for each tensor that overflows."""
-        known = self.statistics
-        if not known:
+        rows = self.table()
+        if len(rows) == 1:
             return "watch: nothing has been measured"
-        head = ("tensor", "format", "n", "largest", "mean", "overflow", "underflow", "zeros", "nan")
-        rows = [head, *((
-            s.name, s.format, f"{s.n:,}", f"{s.largest:.3g}", f"{s.mean:.3g}", f"{s.overflow:,}", f"{s.underflow:,}",
-            f"{s.zeros:,}", f"{s.nan:,}",
-        ) for s in known.values())]
-        widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(c.ljust(w) if k < 2 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip()
                  for row in rows]
+        return "\n".join([*lines, *self.notes()])
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Return the statistics as rows of text, the heads first."""
+        return [("tensor", "format", "n", "largest", "mean", "overflow", "underflow", "zeros", "nan"), *((
+            s.name, s.format, f"{s.n:,}", f"{s.largest:.3g}", f"{s.mean:.3g}", f"{s.overflow:,}", f"{s.underflow:,}",
+            f"{s.zeros:,}", f"{s.nan:,}",
+        ) for s in self.statistics.values())]
+
+    def notes(self) -> list[str]:
+        """Return a sentence for each tensor that overflows, with its line, and one on the sample if there is one."""
+        known, notes = self.statistics, []
         for s in known.values():
             if s.overflow:
                 fit = f"{s.fits} holds its largest number" if s.fits else "no format holds its largest number"
-                lines.append(f"{s.name}: {s.overflow} of {s.n:,} numbers overflow {s.format}; {fit}")
+                line = f" ({os.path.basename(s.line)})"
+                notes.append(f"{s.name}{line}: {s.overflow} of {s.n:,} numbers overflow {s.format}; {fit}")
         if any(s.sampled + s.nan + s.overflow < s.n for s in known.values()):
-            lines.append(f"mean: of at most {MAX_SAMPLE:,} elements of a tensor")
-        return "\n".join(lines)
+            notes.append(f"mean: of at most {MAX_SAMPLE:,} elements of a tensor")
+        return notes
 
     def plot(self, path: str | os.PathLike | None = None) -> Any:
         """Plot the last histograms, and the largest magnitudes over the records; save the plot if ``path`` is given.
@@ -364,9 +381,9 @@ def watch(model: ModuleTree, only: Any = None, *, every: int = 1, format: Any = 
     Watch
         a context manager. ``watch["0.weight"]`` and ``watch["0.weight.gradient"]`` are statistics with the attributes
         ``largest``, ``mean``, ``n``, ``zeros``, ``underflow``, ``overflow``, ``nan``, ``histogram`` (64 powers of two from 2**-48
-        on) and ``sampled``; mean and histogram are of a sample of at most 65,536 elements. ``print(watch)`` is a table that names
-        each tensor that overflows, and a format that would hold it; ``watch.records`` and ``watch.plot()`` show it over time;
-        ``watch.record()`` appends a record
+        on), ``sampled`` and ``line``; mean and histogram are of a sample of at most 65,536 elements. ``print(watch)`` is a table
+        that names each tensor that overflows, its line, and a format that would hold it; ``watch.records`` and ``watch.plot()``
+        show it over time, and so does the page of ``wf.profile(..., watch=watch)``; ``watch.record()`` appends a record
 
     Raises
     ------

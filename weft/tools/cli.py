@@ -131,7 +131,7 @@ def _train(arguments: argparse.Namespace) -> int:
         print(f"seconds an epoch: {statistics.median(history.seconds):.3f} (median of {len(history.seconds)})")
     print(f"test accuracy: {100 * right / len(guesses):.2f} % ({right} of {len(guesses)})")
     if arguments.profile is not None and not history.interrupted:
-        _profile(arguments, net, split, history)
+        _profile(arguments, net, split, history, watch)
     return 130 if history.interrupted else 0
 
 
@@ -180,7 +180,7 @@ def _bench(arguments: argparse.Namespace) -> int:
     return importlib.import_module("benchmarks.command").run(arguments.rest)
 
 
-def _profile(arguments: argparse.Namespace, net, split, history) -> None:
+def _profile(arguments: argparse.Namespace, net, split, history, watch) -> None:
     """Profile one training step of ``fit`` at the run's batch size and print the result. The net is not changed."""
     import weft as wf
 
@@ -190,7 +190,7 @@ def _profile(arguments: argparse.Namespace, net, split, history) -> None:
     x, y = wf.asarray(split.x_train[:size]), wf.asarray(split.y_train[:size])
     try:
         with wf.flush_denormals():
-            result = wf.profile(step, x, y, arguments.lr, show=False)
+            result = wf.profile(step, x, y, arguments.lr, show=False, watch=watch)
     finally:
         net.eval()
     print(f"\nOne step of {size} images\n\n{result}")

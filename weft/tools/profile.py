@@ -9,12 +9,14 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from weft.errors import amount, seconds
+from weft.nn.watch import Watch
 from weft.placement.device_figures import Machine, machine
 from weft.process.figures import make_figure
 from weft.tools import profile_report as report
@@ -40,6 +42,7 @@ class Profile:
     kernels : one KernelTime each, the worst first, by the time above the minimum on this machine
     culprit : the place to optimise first
     machine : the measured limits of this machine
+    watch : statistics of the model's numbers, which the HTML page shows
     """
 
     name: str
@@ -54,6 +57,7 @@ class Profile:
     culprit: Culprit
     machine: Machine
     events: tuple[Event, ...] = field(repr=False)
+    watch: Watch | None = None
 
     @property
     def outside(self) -> float:
@@ -214,7 +218,7 @@ _STYLE = """
 .weft-profile .wide{overflow-x:auto}
 .weft-profile svg text{font:11px system-ui,sans-serif;fill:currentColor}
 """
-_TEXT = {"layer", "kind", "line", "kernel", "reason", "where"}
+_TEXT = {"layer", "kind", "line", "kernel", "reason", "where", "tensor", "format"}
 
 
 def page(profile: Profile) -> str:
@@ -236,9 +240,21 @@ def fragment(profile: Profile) -> str:
         f"<div class='title'>Layers</div>{_html_table(layer_table(profile))}"
         f"<div class='title'>Lines</div>{_html_table(line_table(profile))}"
         f"<div class='title'>Kernels, worst first</div>{_html_table(kernel_table(profile))}"
-        f"<div class='title'>Against what this machine can do</div>{_roofline(profile)}"
+        f"<div class='title'>Against what this machine can do</div>{_roofline(profile)}{_numbers(profile.watch)}"
         f'<p class="quiet">{escape(foot(profile))}</p></div>'
     )
+
+
+def _numbers(watch: Watch | None) -> str:
+    """Return the statistics of a watch, over time as pictures if matplotlib is installed."""
+    if watch is None or not watch.statistics:
+        return ""
+    picture = io.StringIO()
+    if find_spec("matplotlib") is not None:
+        watch.plot().savefig(picture, format="svg", bbox_inches="tight")
+    notes = "".join(f'<p class="quiet">{escape(note)}</p>' for note in watch.notes())
+    svg = picture.getvalue()
+    return f"<div class='title'>Numbers</div>{_html_table(watch.table())}{notes}<div class='wide'>{svg[svg.find('<svg'):]}</div>"
 
 
 def _html_table(rows: Sequence[tuple[str, ...]]) -> str:
@@ -406,7 +422,9 @@ _WRITERS: dict[str, Callable[[Profile], str | bytes]] = {
 BUDGET = 0.6  # seconds for the timed calls, if ``repeat`` is not given
 
 
-def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = True, **kwargs: Any) -> Profile:
+def profile(
+    f: Callable, *args: Any, repeat: int | None = None, show: bool = True, watch: Watch | None = None, **kwargs: Any,
+) -> Profile:
     """Measure where the time of ``f(*args, **kwargs)`` goes, by layer, line and kernel, and name the place to optimise first.
 
     The kernels are the same as without a profile. ``f`` is called several times. Arrays that it writes and that can be reached
@@ -419,6 +437,8 @@ def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = Tru
     args, kwargs : arguments of ``f``
     repeat : number of measured calls; by default as many as fit into about half a second, at least 3
     show : print the tables (a notebook displays the returned object)
+    watch : a result of :func:`weft.watch`, outside of its ``with`` block. The HTML page then shows its statistics and their
+        pictures too; the profiled calls are not watched
 
     Returns
     -------
@@ -448,7 +468,7 @@ def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = Tru
         pass
     with sessions.restore_arrays(f, args, kwargs) as arrays:
         times = sessions.measure_calls(session, functools.partial(sessions.time_call, f, args, kwargs, arrays), repeat, BUDGET)
-    result = _evaluate(sessions.name_of(f), session, *times)
+    result = replace(_evaluate(sessions.name_of(f), session, *times), watch=watch)
     if show and not sessions.in_notebook():
         print(result)
     return result
