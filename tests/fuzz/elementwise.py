@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import weft as wf
-from tests.fuzz.grow import FLOATS, INTEGERS, Growth, dtype_other
+from tests.fuzz.grow import BELOW_A_BYTE, FLOATS, INTEGERS, Growth, dtype_other
 from tests.oracle import takes_floats
 from weft.dtypes import rounding
 from weft.dtypes.api import is_float
@@ -140,6 +140,14 @@ def cast(g: Growth) -> str:
     return f"{x}.astype('{to}')"
 
 
+def below_a_byte(g: Growth) -> str:
+    """Integers of 2 or 4 bits, and arithmetic that wraps around."""
+    x, form = g.any(), g.r.choice(BELOW_A_BYTE)
+    limits = wf.iinfo(form)
+    text = f"wf.astype(wf.clip(wf.nan_to_num({x}), {limits.min}, {limits.max}), '{form}')"
+    return g.r.choice((text, f"{text} * 1", f"-{text}", f"{text} + {text}", f"wf.abs({text})"))
+
+
 def rounded(g: Growth) -> str:
     """Numbers rounded to another format in every way."""
     x, r = g.float(), g.r
@@ -259,7 +267,7 @@ def made(g: Growth) -> str:
 
 PLAIN = [
     (6.0, unary), (5.0, binary), (4.0, operator), (3.0, number), (2.0, compare), (2.5, choose), (2.5, integer), (2.0, truth),
-    (0.6, kind), (2.0, cast), (1.5, rounded), (2.5, back), (0.3, close), (0.8, made),
+    (0.6, kind), (2.0, cast), (1.5, rounded), (0.7, below_a_byte), (2.5, back), (0.3, close), (0.8, made),
 ]
 REDUCE = [
     (4.0, reduction), (4.0, centred), (2.5, truth_reduction), (1.5, place), (1.5, integer_reduction), (1.5, running),

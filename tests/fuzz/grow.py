@@ -16,12 +16,12 @@ import numpy as np
 
 import weft as wf
 from tests.fuzz.program import Input, Program, names, primitive, ruled
-from weft.dtypes.api import ALL, is_float
+from weft.dtypes.api import ALL, is_float, is_integer
 
 EDGES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)  # around lanes and blocks
 FLOATS = ("float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int32", "int64", "uint8", "int8", "int16", "uint16", "uint32", "uint64")
-
+BELOW_A_BYTE = ("int4", "uint4", "int2", "uint2")
 
 Table = list[tuple[float, Callable[["Growth"], "str | None"]]]  # (weight, what makes a line)
 
@@ -114,7 +114,7 @@ class Growth:
 
     def whole(self) -> str:
         """An integer value."""
-        found = self.pick(lambda a: a.dtype.kind in "iu")
+        found = self.pick(lambda a: is_integer(a.dtype))
         return found or self.input(
             self.r.choice(list(self.values.values())).shape if self.values else (7,), self.r.choice(INTEGERS),
         )

@@ -15,7 +15,7 @@ import weft as wf
 from tests.fuzz import paths, tour
 from tests.fuzz.elementwise import SMALL
 from tests.fuzz.families import FAMILIES, grown
-from tests.fuzz.grow import FLOATS
+from tests.fuzz.grow import BELOW_A_BYTE, FLOATS
 from tests.fuzz.program import Program, parse, parse_many
 from tests.fuzz.runner import Outcome, Runner
 from weft.graph.primitives import TABLE
@@ -65,9 +65,10 @@ def public(runner: Runner) -> Iterator[Outcome]:
 
 
 def formats(runner: Runner) -> Iterator[Outcome]:
-    """A program for each float format."""
-    for form in (*FLOATS, *SMALL):
-        yield runner.seed(next(k for k in itertools.count() if f"'{form}'" in str(grown(k, "expression"))), "expression")
+    """A program for each float format and each integer below a byte."""
+    names = [*(f"'{form}'" for form in (*FLOATS, *SMALL)), *(f"), '{form}')" for form in BELOW_A_BYTE)]
+    for name in names:
+        yield runner.seed(next(k for k in itertools.count() if name in str(grown(k, "expression"))), "expression")
 
 
 def matrix() -> list[tuple[str, str, str]]:
@@ -123,8 +124,7 @@ def test_every_primitive_dtype_and_way_is_met(done: Done) -> None:
     marks = {"guard", "after_step"}  # of loops under vmap: tests/transforms/test_batched_loops.py
     assert {name for name, op in TABLE.items() if op.kind != "leaf" and name not in hosted | marks} <= met
     dtypes = {name.split()[1] for name in counters["primitives"]}
-    small = {"int2", "int4", "uint2", "uint4"}  # in tests/functions/test_small_integers.py
-    assert dtypes == {d.name for d in wf.dtypes.ALL} - small
+    assert dtypes == {d.name for d in wf.dtypes.ALL}
     good, poor = counters["results"]["good"], counters["results"]["poor"]
     assert good > 9 * poor, f"{poor} programs gave zeros or NaN, {good} did not"
     assert WAYS <= set(counters["paths"]), sorted(WAYS - set(counters["paths"]))
