@@ -246,3 +246,11 @@ def test_numbers_out_of_range(name: str) -> None:
     assert wf.array([info.min, info.max], dtype=name).tolist() == [info.min, info.max]
     if name.startswith("u"):  # NumPy's numbers wrap around, as they do in uint8
         assert wf.array([np.int64(-1)], dtype=name).tolist() == [info.max]
+
+
+@pytest.mark.parametrize("dtype,index", [("int4", -5), ("uint4", 9), ("int2", -2), ("uint2", 3)])
+@pytest.mark.parametrize("way", [lambda f: f, wf.jit], ids=["eager", "jit"])
+def test_an_index_beyond_the_extent_is_named(dtype, index, way):
+    extent = min(3, abs(index) - (index < 0))
+    with pytest.raises(IndexError, match=f"index {index} is out of bounds for axis 0 with size {extent}"):
+        way(lambda a, i: a[i] + 0)(wf.arange(extent), wf.array([index], dtype=dtype)).numpy()

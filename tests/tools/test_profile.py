@@ -288,6 +288,10 @@ def test_a_page_with_the_statistics_of_a_watch(tmp_path: Path) -> None:
     for s in watch.statistics.values():
         assert f">{s.name}</td>" in page and f">{s.overflow:,}</td>" in page
     assert watch["0"].overflow and all(note in page for note in watch.notes())
+    with pytest.raises(TypeError, match="watch must be a result of wf.watch, not int"):
+        wf.profile(wf.jit(net), x, watch=3)
+    with watch, pytest.raises(TraceError, match="not inside jit, grad, vmap, a watch"):
+        wf.profile(wf.jit(net), x)
 
 
 def test_bad_arguments_and_nesting() -> None:

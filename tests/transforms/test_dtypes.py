@@ -11,8 +11,8 @@ from weft.errors import DTypeError
 
 
 @np.errstate(invalid="ignore", over="ignore")
-def every_number_of(narrow, wide):
-    """Return whether casts from one float format to another change no number, -0.0 and infinity included."""
+def is_cast_exact(narrow, wide):
+    """Return whether a cast from one float format to another changes no number, -0.0 and infinity included."""
     patterns = np.arange(2 ** min(16, d.finfo(narrow).bits)) << max(0, d.finfo(narrow).bits - 16)
     numbers = patterns.astype(f"u{narrow.itemsize}").view(narrow).astype(np.float64)
     numbers = numbers[~np.isnan(numbers)]
@@ -28,7 +28,7 @@ def test_promotion_is_numpys_but_for_float64_out_of_integers_and_floats():
                     named = f"^{pair[0].name} and {pair[1].name}"
                     with pytest.raises(DTypeError, match=f"{named} do not mix: .* Cast the float[468]_.*"):
                         d.promote(*pair)
-                    assert d.can_cast(*pair) == every_number_of(*pair)
+                    assert d.can_cast(*pair) == is_cast_exact(*pair)
                 continue
             got = d.promote(a, b)
             assert got == d.promote(b, a) and got in d.ALL

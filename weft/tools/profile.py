@@ -42,7 +42,7 @@ class Profile:
     kernels : one KernelTime each, the worst first, by the time above the minimum on this machine
     culprit : the place to optimise first
     machine : the measured limits of this machine
-    watch : statistics of the model's numbers, which the HTML page shows
+    watch : the argument ``watch``, whose statistics the HTML page shows
     """
 
     name: str
@@ -447,7 +447,7 @@ def profile(
     Raises
     ------
     TypeError, ValueError
-        ``f`` is not a function or ``repeat`` is not positive.
+        ``f`` is not a function, ``repeat`` is not positive, or ``watch`` is not a result of :func:`weft.watch`.
     TraceError
         Called inside jit, grad or another profile.
     DeviceError
@@ -464,6 +464,8 @@ def profile(
     True
     """
     sessions.check_call("profile", f, repeat)
+    if watch is not None and not isinstance(watch, Watch):
+        raise TypeError(f"profile: watch must be a result of wf.watch, not {type(watch).__name__}")
     with sessions.Session() as session:  # raises now if a profile is not possible
         pass
     with sessions.restore_arrays(f, args, kwargs) as arrays:

@@ -102,7 +102,9 @@ class Session:
     def __enter__(self) -> Session:
         is_profiled = CONTEXT.profiler is not None or CALL_HOOK.watch_call is not None
         if CONTEXT.transform_depth or CONTEXT.trace is not None or is_profiled:
-            raise TraceError(f"{self.tool}: not inside jit, grad, vmap, a model's summary or another profile; call it outside")
+            raise TraceError(
+                f"{self.tool}: not inside jit, grad, vmap, a watch, a model's summary or another profile; call it outside"
+            )
         if self.timed:
             timing_device()
         _SESSION_LOCK.acquire()

@@ -146,12 +146,14 @@ class CompiledCall:
         self._writes = [
             (target, *result_row(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
         ]
-        self._same_layout = [  # whether a written array keeps its shape and dtype; astype in place changes the dtype
-            (shape, dtype) == (before.shape, before.dtype) for before, (_, _, _, shape, dtype, _) in zip(
-                [graph.inputs[self._arrays.index(t) if i < 0 else self._start + i] for t, *_, i in self._writes],
-                self._writes, strict=True,
-            )
-        ]
+        numbers = {leaf: k for k, leaf in enumerate(self._arrays)}
+
+        def keeps_layout(target: Any, shape: tuple[int, ...], dtype: Any, i: int) -> bool:
+            k = self._start + i if i >= 0 else numbers.get(target) if isinstance(target, int) else None
+            return k is not None and graph.inputs[k].shape == shape and graph.inputs[k].dtype is dtype
+
+        # whether a written array keeps its shape and dtype; a module's astype changes the dtype
+        self._same_layout = [keeps_layout(target, shape, dtype, i) for target, _, _, shape, dtype, i in self._writes]
         self.lands = frozenset([target for target, *_ in self._writes if isinstance(target, int)])
         self._survivors = [(cell, result_row(s, graph.inputs, graph.outputs), j) for cell, s, j in traced.survivors]
         self.writes_arrays = bool(self._writes or self._survivors)
@@ -490,7 +492,7 @@ class CompiledCall:
                 cells[target]._set(node)
                 continue
             target._node = node
-            if i >= 0 and same:  # else the next call differs from the node of before, and finds that this entry does not fit
+            if i >= 0 and same:  # otherwise the next call compares with the node before the write, and misses
                 self._nodes[i], self._values[i] = node, node.value
         alive: dict[int, Array] = {}
         for cell, (kind, k, shape, dtype), j in self._survivors:

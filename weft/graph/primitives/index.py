@@ -68,7 +68,7 @@ def _in_bounds(x: np.ndarray, extent: int, axis: int, from_end: bool) -> np.ndar
         return wide
     least = x.min()
     if x.max() >= extent or least < (-extent if from_end else 0):
-        outside = (x >= extent) | (x < (-extent if from_end else 0)) if x.dtype.kind == "i" else x >= extent
+        outside = x >= extent if x.dtype.kind == "u" else (wide >= extent) | (wide < (-extent if from_end else 0))
         raise index_error(int(x[outside][0]), axis, extent)
     return wide if least >= 0 else np.where(wide < 0, wide + extent, wide)
 
