@@ -80,7 +80,7 @@ class Public(SphinxDirective):
     """``.. public:: weft.nn`` documents the public names of a room, a chapter for each module that defines some."""
 
     required_arguments = 1
-    option_spec = {"from": directives.is_unchanged}
+    option_spec = {"from": directives.unchanged}
 
     def run(self) -> list[nodes.Node]:
         found = rooms.chapters(self.arguments[0], tuple(self.options.get("from", "").split()))
