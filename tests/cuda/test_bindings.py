@@ -70,9 +70,9 @@ def test_time_is_taken_on_drivers_of_each_age(library: Path, version: int) -> No
     """Before CUDA 12.8 a driver lacks the form of cuEventElapsedTime that cuda-bindings call."""
     run(library, """
         device = get_device("gpu")
-        device.ready()
+        device.enter()
         first, second = device.driver.stamp(), device.driver.stamp()
-        assert 0 <= device.driver.passed(first, second) < 60
+        assert 0 <= device.driver.take_seconds(first, second) < 60
         assert count("cuEventElapsedTime") + count("cuEventElapsedTime_v2") == 1
     """, CUDA=version)
 
@@ -156,7 +156,7 @@ def test_functions_that_nobody_holds_are_unloaded(library: Path) -> None:
         from weft.runtime import execute
         from weft.process.bounded_cache import BoundedCache
         device = get_device("gpu")
-        device.codes._loaded = BoundedCache(4, 2)
+        device.codes._loaded_code = BoundedCache(4, 2)
         execute.PROGRAMS = BoundedCache(0.0, 2)
         for n in range(2, 30):
             with wf.device("gpu"):

@@ -201,7 +201,7 @@ def test_in_a_forked_child(make: Make) -> None:
 def test_they_end_with_the_program(make: Make, tmp_path: Path) -> None:
     code = (
         "import sys; from weft.devices.cuda.compilers import Pool; pool = Pool(lambda job: None, 1, sys.argv[1])\n"
-        "tasks = pool.asked([('slow 60', (), 4, 3, 90, 16)]); print(pool._processes[0].pid)"
+        "tasks = pool.submit([('slow 60', (), 4, 3, 90, 16)]); print(pool._processes[0].pid)"
     )
     said = subprocess.run([sys.executable, "-c", code, str(tmp_path / "worker.py")], capture_output=True, text=True, timeout=60)
     pid = int(said.stdout)
