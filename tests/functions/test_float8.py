@@ -225,3 +225,16 @@ def test_sorting_puts_nan_last(form: Format) -> None:
     order = wf.argsort(wf.array(x)).numpy()
     np.testing.assert_array_equal(x[order].astype("f4"), wide)
     assert order.tolist() == np.argsort(x.astype("f4"), kind="stable").tolist()
+
+
+@pytest.mark.parametrize("form", SMALL, ids=str)
+def test_padding_that_the_format_lacks(form: Format, rng: np.random.Generator) -> None:
+    """float8_e8m0fnu has neither 0 nor negative numbers, which windows meet beyond the edges."""
+    x = wf.array(np.exp2(rng.integers(-1, 2, (2, 2, 7, 6))).astype("float32"))
+    w = wf.array(np.exp2(rng.integers(-1, 1, (3, 2, 2, 2))).astype("float32"))
+    for f in (
+        lambda x: wf.nn.max_pool2d(x, 3, stride=2, padding=1), lambda x: wf.nn.avg_pool2d(x, 2, padding=1),
+        lambda x: wf.nn.conv2d(x, w.astype(x.dtype), padding=1),
+    ):
+        got, want = wf.jit(f)(x.astype(form.numpy)), f(x).astype(form.numpy)
+        np.testing.assert_array_equal(got.astype("float32").numpy(), want.astype("float32").numpy())

@@ -150,9 +150,12 @@ class Expander:
         if ix.never_holds(own, self.extents):
             return self.m.const(fill, node.dtype)
         value = self.at(node, index, guards + own)
-        if value.op == "load" and value.attr.guard == guards + own and not guards:
+        rounded = rounded_number(fill, value.dtype)
+        if rounded != fill == fill and value.dtype in FLOATS:  # float8_e8m0fnu has no 0
+            value = self.m.cast(value, value.dtype.computed)
+        elif value.op == "load" and value.attr.guard == guards + own and not guards:
             a = value.attr
-            return self.m.load(Access(a.buffer, a.index, a.guard, rounded_number(fill, value.dtype)))
+            return self.m.load(Access(a.buffer, a.index, a.guard, rounded))
         if value.op == "const" and value.attr == fill and math.copysign(1, value.attr) == math.copysign(1, fill):
             return value
         inside = self.m.guards_hold(own)
