@@ -238,5 +238,5 @@ def test_padding_that_the_format_lacks(form: Format, rng: np.random.Generator) -
     ):
         got, want = wf.jit(f)(x.astype(form.numpy)), f(x).astype(form.numpy)
         np.testing.assert_array_equal(got.astype("float32").numpy(), want.astype("float32").numpy())
-    y, slope = wf.jit(wf.value_and_grad(lambda x: wf.nn.avg_pool2d(x, 2, padding=1).astype("float32").sum()))(x.astype(form.numpy))
-    assert slope.dtype == form.numpy and np.isfinite(slope.astype("float32").numpy()).all() and np.isfinite(float(y))
+    slope = wf.jit(wf.grad(lambda x: wf.nn.avg_pool2d(x, 2, padding=1).astype("float32").sum()))(x.astype(form.numpy))
+    assert slope.dtype == form.numpy and np.isfinite(slope.astype("float32").numpy()).all()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weft.dtypes.formats import INTEGERS
+from weft.dtypes.formats import INT64, INTEGERS
 from weft.kernel.ir import Affine, Value
 
 Index = tuple[Affine, ...]
@@ -34,6 +34,24 @@ def value_bounds(value: Value, extents: Mapping[int, int]) -> tuple[float, float
     if op == "cast" and value.dtype in INTEGERS and value.dtype.bytes == 8:
         return value_bounds(value.args[0], extents)
     return infinite
+
+
+def affine_of(value: Value) -> Affine | None:
+    """Return an int64 Value that is computed from positions of loops and constants alone as an Affine; None for any other."""
+    if value.dtype is not INT64:
+        return None
+    if value.op == "const":
+        return Affine(int(value.attr))
+    if value.op == "index":
+        return None if value.attr.gather else value.attr
+    if value.op not in ("add", "sub", "mul"):
+        return None
+    a, b = map(affine_of, value.args)
+    if a is None or b is None:
+        return None
+    if value.op == "mul":
+        return a.times(b.const) if not b.terms else b.times(a.const) if not a.terms else None
+    return a.plus(b, 1 if value.op == "add" else -1)
 
 
 def bounds(affine: Affine, extents: Mapping[int, int]) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from weft.kernel.index import always_holds, never_holds
 from weft.kernel.ir import Access, Affine, Axis, Chain, Contraction, Kernel, Phase, Stage, Store, Value, axis_index, size_of
 from weft.kernel.stages import iteration_number
 
-SHORT = 4  # iterations of a shared loop that is unrolled
+SHORT = 8  # iterations of a shared loop that is unrolled
 MAX_COPIES = 16  # of the stores of one stage
 MAX_VALUES = 1500  # of a stage
 _COMPARISONS = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
@@ -89,7 +89,10 @@ def _only_stores(stage: Stage | Contraction | Chain) -> TypeGuard[Stage]:
 
 
 def _choosing_axes(phase: Phase, extents: Mapping[int, int]) -> tuple[Axis, ...]:
-    """Return the short shared axes on which conditions depend. None if the last axis is short: vectors may lie along others."""
+    """Return short shared axes on which conditions depend, the inner ones first, as long as the copies are few.
+
+    None if the last axis is short: vectors may lie along others.
+    """
     if size_of(phase.axes[-1:]) <= SHORT:
         return ()
     used: set[int] = set()
@@ -97,7 +100,11 @@ def _choosing_axes(phase: Phase, extents: Mapping[int, int]) -> tuple[Axis, ...]
     for v in values:
         conditions = [v.attr] if v.op == "index" else [g[0] for g in v.attr.guard] if v.op == "load" else []
         used |= {a for affine in conditions for a, _ in affine.terms}
-    return tuple([a for a in phase.axes[:-1] if a.extent <= SHORT and a.id in used])
+    found: list[Axis] = []
+    for a in reversed(phase.axes[:-1]):
+        if a.extent <= SHORT and a.id in used and a.extent * size_of(tuple(found)) <= MAX_COPIES:
+            found.insert(0, a)
+    return tuple(found)
 
 
 def _unroll_stage(m: Machine, stage: Stage, axes: tuple[Axis, ...], extents: Mapping[int, int]) -> Stage:

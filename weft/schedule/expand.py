@@ -197,7 +197,11 @@ class Expander:
     def count_index(self, operand: Node, index: Index, guards: tuple[Guard, ...], extent: int) -> Value:
         """Return a gathered index, counted from the end where it is negative."""
         value = self.at(operand, index, guards)
-        self.gathers = True
+        places = ix.affine_of(value)
+        if places is None:
+            self.gathers = True
+        else:
+            value = self.m.index(places)
         return value if self._is_in_range(value, extent) else count_index(self.m, value, extent)
 
     def _is_in_range(self, value: Value, extent: int) -> bool:
