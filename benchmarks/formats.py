@@ -1,5 +1,5 @@
 """Number formats beside float32, one thread: casts, products of 8-bit integers, matrices of narrow weights times a vector, and
-products whose sums are rounded.
+products and convolutions whose sums are rounded.
 
     python benchmarks/formats.py [--turns 15] [--only product] [--json FILE]
 
@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -179,6 +180,30 @@ def sums(m: int, n: int, k: int) -> Case:
     return Case("GFLOP/s", contestants)
 
 
+def convolution(images: int, channels: int, size: int, filters: int, window: int, stride: int = 1) -> Case:
+    """A padded 2-D convolution with sums that are rounded, or in int32; float32 first."""
+
+    def contestants() -> dict[str, Contestant]:
+        rng = np.random.default_rng(0)
+        shapes = (images, channels, size, size), (filters, channels, window, window)
+        options = dict(stride=stride, padding=window // 2)
+        x, w = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+        x8, w8 = rng.integers(0, 256, shapes[0]).astype(np.uint8), rng.integers(-128, 128, shapes[1]).astype(np.int8)
+        conv = partial(wf.nn.conv2d, **options)
+        exact = conv(wf.array(x8.astype(float)), wf.array(w8.astype(float))).numpy().astype(np.int32)
+        flops, a, b = 2.0 * exact.size * w[0].size, wf.array(x), wf.array(w)
+        out = {"float32": Contestant(_returned(conv, a, b), flops)}
+        out["uint8 x int8"] = Contestant(_jitted(partial(conv, accumulate="int32"), wf.array(x8), wf.array(w8)), flops, exact)
+        for form, every in (("bfloat16", 1), ("float16", 1), ("float16", 32)):
+            out[f"{form}, every {every}"] = Contestant(_returned(partial(conv, accumulate=form, every=every), a, b), flops)
+        if torch is not None:
+            ta, tb = torch.from_numpy(x), torch.from_numpy(w)
+            out["torch float32"] = Contestant(lambda: torch.nn.functional.conv2d(ta, tb, **options), flops)
+        return out
+
+    return Case("GFLOP/s", contestants)
+
+
 CASES: dict[str, Case] = {
     **{f"cast to {name}": cast(name, name) for name in ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn")},
     "cast to 1 + 3 + 2 bits, bias 4": cast(float_dtype(3, 2, 4, infinities=False, nans=False), ""),
@@ -186,6 +211,7 @@ CASES: dict[str, Case] = {
     **{f"product {m} x {n} x {k}": product(m, n, k) for m, n, k in ((960, 960, 1024), (1920, 1920, 2048), (96, 4096, 4096))},
     "vector 4096 x 4096": vector(4096, 4096),
     **{f"rounded sums {m} x {n} x {k}": sums(m, n, k) for m, n, k in ((240, 256, 512), (480, 480, 1024))},
+    "convolution of 32 channels": convolution(8, 32, 28, 64, 3), "convolution of images": convolution(8, 3, 64, 32, 7, 2),
 }
 
 

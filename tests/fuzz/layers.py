@@ -142,6 +142,17 @@ def convolution(g: Growth) -> str:
     return r.choice((text, f"wf.nn.relu({text})", f"wf.tanh({text})"))
 
 
+def integer_convolution(g: Growth) -> str:
+    """Summed in int32, of integers of at most 16 bits."""
+    r, x, d = g.r, g.whole(), g.r.choice((1, 2))
+    if g.values[x].dtype.itemsize > 2:
+        return f"{x} + 1"
+    text = as_images(g, x, d)
+    x = text if text in g.values else g.add(text) or g.input((2, 2, *(5,) * d), "int8")
+    w = g.input((r.choice((1, 4)), g.shape(x)[1], *(r.choice((1, 2)),) * d), r.choice(("int8", "uint8", "int16")))
+    return f"wf.nn.conv{d}d({x}, {w}, padding={r.choice((0, 1))}, stride={r.choice((1, 2))}, accumulate='int32')"
+
+
 def pooling(g: Growth) -> str:
     r = g.r
     x, d, _ = _images(g)
@@ -385,7 +396,8 @@ def with_rule(g: Growth) -> str:
 
 
 NETS = [
-    (4.0, product), (1.5, batched), (2.0, contraction), (0.7, integer_product), (1.0, tallied), (2.5, convolution),
+    (4.0, product), (1.5, batched), (2.0, contraction), (0.7, integer_product), (0.7, integer_convolution), (1.0, tallied),
+    (2.5, convolution),
     (2.0, pooling), (2.5, normalised), (1.0, pooled_norm),
     (2.5, activation), (1.5, layer), (1.0, loss),
 ]

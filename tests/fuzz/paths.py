@@ -257,7 +257,11 @@ ROUNDED_PRODUCTS: dict[str, tuple[str, Callable[[random.Random, str], Case]]] = 
     "rounded sums": ("product rounds sums", _rounded("wf.matmul(x0, x1{})", (13, 70), (70, 40), (1, 2, 16, 100))),
     "rounded pieces": ("product rounds sums", _rounded("wf.matmul(x0, x1{})", (26, 1100), (1100, 70), (1, 32))),
     "rounded windows": (
-        "tile rounded sums", _rounded("wf.nn.conv2d(x0, x1, padding=1{})", (2, 3, 7, 8), (5, 3, 3, 3), (2, 9, 40)),
+        "product rounds sums", _rounded("wf.nn.conv2d(x0, x1, padding=1{})", (2, 3, 7, 8), (5, 3, 3, 3), (2, 9, 40)),
+    ),
+    "rounded along two axes": (
+        "tile rounded sums",
+        _rounded("wf.grad(lambda w: wf.matmul(x0.transpose(1, 0, 2), w{}).sum())(x1)", (3, 5, 7), (7, 4), (2, 9)),
     ),
 }
 BYTES = ("int8", "uint8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.graph.convolution_as_product import as_product
 from weft.graph.node import Graph, Node, rebuild
 from weft.kernel.target import ChainLimits
 
@@ -19,6 +20,8 @@ def decompose(graph: Graph, kept: ChainLimits) -> Graph:
     False
     """
     def change(node: Node, inputs: tuple[Node, ...]) -> Node:
+        if node.op.kind == "convolution" and node.value is None:
+            return as_product(node, inputs) or node.on(inputs)
         composed = node.op.compose
         if composed is None or node.value is not None or _fits(node, kept):
             return node.on(inputs)

@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 from itertools import product
-from math import gcd, prod
+from math import prod
 
 from weft.graph.node import Node
-
-
-def dilation_phases(dilation: int, stride: int) -> int:
-    """Return the period, in output positions, with which the same taps meet non-zero positions of a dilated input."""
-    return dilation // gcd(dilation, stride)
-
-
-def tap_phase(offset: int, rd: int, ld: int, window: int) -> tuple[int, int]:
-    """Return (first, step) of the taps with offset + tap * rd divisible by ld; first == window if there are none."""
-    every = ld // gcd(ld, rd)
-    for tap in range(min(every, window)):
-        if (offset + tap * rd) % ld == 0:
-            return tap, every
-    return window, every
+from weft.graph.primitives.conv_general import dilation_phases, tap_phase
 
 
 def sums_along_positions(spots: int, taps: int) -> bool:

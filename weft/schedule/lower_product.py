@@ -10,12 +10,13 @@ from typing import Any
 
 from weft.dtypes.formats import BOOL, FLOATS, INT32, Format
 from weft.graph.node import Node
+from weft.graph.primitives.conv_general import dilation_phases, tap_phase
 from weft.kernel import index as ix
 from weft.kernel.index import Guard, Index
 from weft.kernel.ir import Affine, Axis, Contraction, Phase, Reduction, Stage, Value, axis_index
 from weft.kernel.summation import accumulator_order, product_order, window_order
 from weft.kernel.target import Order, Orders
-from weft.schedule.convolution_order import dilation_phases, sums_along_positions, tap_phase
+from weft.schedule.convolution_order import sums_along_positions
 from weft.schedule.expand import Expander, Pending, Scope
 from weft.schedule.group_structure import Structure, reduces
 

@@ -10,7 +10,7 @@ products of an accumulator are those of channels, then taps; those with zeros of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,20 @@ Dims = tuple[Ints, Ints, Ints]
 def dilated_extent(n: int, dilation: int) -> int:
     """Return the extent of ``n`` elements after dilation."""
     return (n - 1) * dilation + 1 if n else 0
+
+
+def dilation_phases(dilation: int, stride: int) -> int:
+    """Return the period, in output positions, with which the same taps meet non-zero positions of a dilated input."""
+    return dilation // gcd(dilation, stride)
+
+
+def tap_phase(offset: int, rd: int, ld: int, window: int) -> tuple[int, int]:
+    """Return (first, step) of the taps with offset + tap * rd divisible by ld; first == window if there are none."""
+    every = ld // gcd(ld, rd)
+    for tap in range(min(every, window)):
+        if (offset + tap * rd) % ld == 0:
+            return tap, every
+    return window, every
 
 
 def _rule(

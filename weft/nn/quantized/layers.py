@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.dtypes.formats import FLOATS
+from weft.dtypes.formats import FLOATS, INT8
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.indexing.take_scatter import take
-from weft.nn.convolution import Conv1d, Conv2d, Conv3d, convolve, pad_images
+from weft.nn.convolution import Conv1d, Conv2d, Conv3d, Formats, convolve, pad_images
 from weft.nn.embedding import check_indices
 from weft.nn.module import Module
 from weft.nn.quantized.array import QuantizedArray, check_matrix, check_weight
@@ -22,7 +22,7 @@ from weft.transforms.custom import custom_vjp
 class QuantizedConv2d(Module):
     """Apply a Conv1d, Conv2d or Conv3d with a quantized weight. :func:`weft.nn.quantize_model` makes it.
 
-    The sums are float32. Those of int8 inputs by int8 weights with one scale a channel are integers, and exact below 2**24.
+    The sums are float32; those of int8 inputs by int8 weights with one scale a channel are int32, and exact.
 
     Parameters
     ----------
@@ -74,8 +74,9 @@ class QuantizedConv2d(Module):
             x = pad_images(x, rank, window, padding, self.stride, self.dilation, self.padding_mode, name)
             padding = 0
 
-        def apply(x: Array, w: Array) -> Array:
-            return convolve(name, rank, x, w, None, self.stride, padding, self.dilation, self.groups)
+        def apply(x: Array, w: Array, sums: str = "float32") -> Array:
+            formats = Formats(accumulate=sums)
+            return convolve(name, rank, x, w, None, self.stride, padding, self.dilation, self.groups, formats)
 
         if self.activations is None:
             y = apply(x.astype("float32"), weight.dequantize().reshape(as_images))
@@ -94,7 +95,11 @@ class QuantizedConv2d(Module):
             codes, factor = round_inputs(x, form, scale, tuple(range(1, x.ndim)))
             if not one_scale:
                 return apply(codes.astype("float32"), weight.dequantize().reshape(as_images)) * factor
-            y = apply(codes.astype("float32"), weight.codes.astype("float32").reshape(as_images))
+            elements = weight.codes.reshape(as_images)
+            if form is INT8 and elements.dtype == "int8":
+                y = apply(codes, elements, "int32").astype("float32")
+            else:
+                y = apply(codes.astype("float32"), elements.astype("float32"))
             return y * factor * weight.scales.astype("float32").reshape((1, -1) + (1,) * self.spatial)
 
         @custom_vjp
