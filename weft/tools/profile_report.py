@@ -19,6 +19,8 @@ from weft.devices.base import ReadsCode
 from weft.errors import amount, seconds
 from weft.graph.node import Node
 from weft.graph.source_lines import file_name, user_line
+from weft.kernel.expressions import roots, walk
+from weft.kernel.ir import Kernel
 from weft.placement.device_figures import Machine
 from weft.schedule.program import Call, Loop, calls
 from weft.tools.profile_session import Origin, Run, Session, Unit, Work
@@ -259,7 +261,7 @@ def find_reason(step: StepTime, machine: Machine, writes: Writes) -> Reason:
     if share < 0.4 and each > 5e-5 and get_num_threads() > 1 and not _is_parallel(step):
         return Reason("one thread", f"it runs on one of {get_num_threads()} threads: no axis of it can be divided", "")
     gather = next((n for n in work.nodes if n.op.kind == "gather"), None)
-    if gather is not None and share < 0.4:
+    if gather is not None and share < 0.4 and (work.kernel is None or _reads_by_index(work.kernel)):
         why = f"a gather: {gather.size:,} elements are read at the places of an index array, {bandwidth_text}, {share:.0%} of the"
         return Reason("gather", f"{why} bandwidth of reads in order", "Slices and wf.where read in order, if they can replace it")
     product = any(n.op.contracts for n in work.nodes)
@@ -273,6 +275,12 @@ def find_reason(step: StepTime, machine: Machine, writes: Writes) -> Reason:
         return Reason("memory-bound", f"memory-bound: {why} for that amount", advice)
     why = f"bound by arithmetic: {amount(work.flops * step.runs)}FLOP at {rate_text}, {share:.0%} of this machine's peak"
     return Reason("arithmetic", why, "Less arithmetic helps: a smaller layer, or fewer steps")
+
+
+def _reads_by_index(kernel: Kernel) -> bool:
+    """Return whether a kernel reads at places that it has computed from memory, not in the order of its loops."""
+    values = walk(roots([stage for phase in kernel.phases for stage in phase.stages]))
+    return any(i.gather for v in values if v.op == "load" for i in v.attr.index)
 
 
 def _find_repeated_writes(nodes: Sequence[Node], writes: Writes) -> Reason | None:
