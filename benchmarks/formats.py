@@ -117,6 +117,9 @@ def vector(n: int, k: int) -> Case:
             out[f"{name} x float32"] = Contestant(_jitted(_in("float32"), weights, v), bytes_ * size)
         out["int8 x float32"] = Contestant(_jitted(lambda a, b: a.astype("float32") @ b, wf.array(w8), v), size)
         out["int8 x int8"] = Contestant(_jitted(_in("int32"), wf.array(w8), v8), size, exact)
+        for form in (wf.mxfp8_e4m3, wf.mxfp4, wf.nvfp4, wf.block_format("int8", 32)):
+            layer = wf.nn.QuantizedLinear(wf.nn.quantize(wide, form))
+            out[f"{form.name} x float32"] = Contestant(_jitted(layer, v), layer.weight.nbytes)
         if torch is not None:
             tw, tx, t8, scales = *map(torch.from_numpy, (w, x, w8)), torch.ones(n).bfloat16()
             row = tx.bfloat16()[None]

@@ -7,6 +7,7 @@ import pytest
 
 import weft as wf
 from weft.errors import DataError, DTypeError, ShapeError
+from weft.nn.quantized import linear
 
 WEIGHTS = ["int8", "int4", "float8_e4m3fn", wf.mxfp4, wf.nvfp4, wf.mxfp8_e5m2, wf.block_format("int4", None),
            wf.block_format("int4", 32, scale="float16"), wf.block_format("int4", 10), wf.block_format("int8", 32)]
@@ -27,8 +28,9 @@ def rounded(x, activations, scale=None, axis=-1):
 
 
 @pytest.mark.parametrize("weights", WEIGHTS, ids=str)
-def test_linear(weights, rng):
+def test_linear(weights, rng, monkeypatch):
     """Random sizes, each with few rows (codes are unpacked in the product) and many."""
+    monkeypatch.setattr(linear, "IN_CACHE", int(rng.choice((0, linear.IN_CACHE))))
     for rows in (1, 2, 4, 5, 33):
         width, out = (int(n) for n in rng.integers(1, 300, size=2))
         layer, x = wf.nn.Linear(width, out), rng.normal(size=(rows, width)).astype(np.float32)

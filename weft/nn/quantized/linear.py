@@ -7,6 +7,7 @@ A product reads codes from memory wherever that is less work than decoding them 
 - 4-bit integers, at most ``MAX_ROWS`` rows of inputs: the product unpacks the bytes that it reads, and sums int32 for each
   block. Inputs that are not rounded to int8 are three int8 digits (``split_digits``), so that the result is as exact as a float32
   product.
+- One row of inputs by other blocks, of bytes, or of 4-bit floats in a large MXFP4 weight: the kernel decodes as it multiplies.
 - All others: the weight is decoded to float32 by a kernel of its own.
 
 The derivative by the inputs is that of a product with the decoded weight; roundings of inputs count as the identity.
@@ -32,6 +33,7 @@ from weft.nn.quantized.inputs import input_format, input_scale, round_inputs, sp
 from weft.process.docstrings import complete_module
 from weft.transforms.custom import custom_vjp
 
+IN_CACHE = 1 << 20  # numbers of a decoded weight that caches hold: storing 4-bit floats decoded takes no longer then
 MAX_ROWS = 4  # inputs of a product that unpacks its weights. More of them share the work of decoding
 
 
@@ -57,7 +59,7 @@ def _multiply(x: Array, weight: QuantizedArray, form: Format | None, scale: Arra
             return _sum_blocks(digits, factor, weight)
         if one_scale and not kind.is_packed:
             return matmul(x, weight.codes[:, : x.shape[-1]].T, dtype="float32") * _row_scales(weight)
-        return matmul(x, weight.dequantize().T)
+        return _multiply_decoded(x, weight)
     codes, factor = round_inputs(x, form, scale, (-1,))
     if form is INT8 and by_rows:
         blocks = split_blocks(codes, kind).astype("int8")
@@ -67,7 +69,19 @@ def _multiply(x: Array, weight: QuantizedArray, form: Format | None, scale: Arra
         elements = elements.reshape((weight.shape[0], -1))[:, : x.shape[-1]]
         y = matmul(codes, elements.T, dtype="int32" if form is INT8 else "float32").astype("float32")
         return y * factor * _row_scales(weight)
-    return matmul(codes.astype("float32"), weight.dequantize().T) * factor
+    return _multiply_decoded(codes.astype("float32"), weight) * factor
+
+
+def _multiply_decoded(x: Array, weight: QuantizedArray) -> Array:
+    """Return the product of float32 inputs by the numbers of a weight. For one row no decoded weight is stored."""
+    kind = weight.format
+    is_slow = kind.is_packed and (kind.run < 32 or math.prod(weight.shape) <= IN_CACHE)
+    if math.prod(x.shape[:-1]) != 1 or is_slow:
+        return matmul(x, weight.dequantize().T)
+    elements = unpack_codes(weight.codes, kind, x.shape[-1]).astype("float32")
+    scales = weight.scales.astype("float32").reshape((*weight.scales.shape, *(1,) * kind.block_axes))
+    y = (split_blocks(x.reshape((1, -1)), kind) * (elements * scales)).sum(axis=tuple(range(1, 2 + kind.block_axes)))
+    return (y if weight.tensor_scale is None else y * weight.tensor_scale).reshape((*x.shape[:-1], weight.shape[0]))
 
 
 def _row_scales(weight: QuantizedArray) -> Array:
