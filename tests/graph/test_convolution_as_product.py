@@ -12,6 +12,7 @@ from tests.graph.fusing import kernels, leaf, op
 from weft.dtypes.formats import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32, UINT8, Format
 from weft.dtypes.rounding import Accumulator
 from weft.errors import ShapeError
+from weft.graph import convolution_as_product
 from weft.graph.decompose import decompose
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
@@ -69,7 +70,8 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 
 @pytest.mark.parametrize("form", [FLOAT16, BFLOAT16])
 @pytest.mark.parametrize("every", [1, 3, 16])
-def test_rounded_sums_keep_their_order(form: Format, every: int) -> None:
+def test_rounded_sums_keep_their_order(form: Format, every: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolution_as_product, "MOST_BYTES", int(np.random.default_rng().choice((1, 1000, 1 << 28))))
     for seed in np.random.default_rng().integers(10**6, size=DRAWS):
         print("seed", seed)
         rng = np.random.default_rng(seed)
@@ -92,6 +94,20 @@ def test_sums_of_bytes(dtypes: tuple[Format, Format]) -> None:
         assert same(*(interpret(g, inputs)[0] for g in (graph, apart))), graph
         products = [k for k in kernels(build(graph)) if any(isinstance(s, Contraction) for p in k.phases for s in p.stages)]
         assert all(match_product(k) is not None for k in products)
+
+
+def test_large_windows_are_copied_in_parts() -> None:
+    """The copies use the same memory, one after the other."""
+    x, w = leaf(4, 8, 300, 300), leaf(4, 8, 3, 3)
+    ones: dict[str, Any] = dict(stride=(1, 1), lhs_dilation=(1, 1), rhs_dilation=(1, 1), padding=((1, 1), (1, 1)), groups=1)
+    y = op("conv_general", x, w, **ones, dims=((0, 1, 2, 3),) * 3, accumulator=Accumulator(FLOAT16, 32))
+    one_image = 8 * 9 * 300 * 300 * 4
+    assert build(Graph([x, w], [y])).arena >= 4 * one_image
+    before, convolution_as_product.MOST_BYTES = convolution_as_product.MOST_BYTES, one_image
+    try:
+        assert build(Graph([x, w], [y])).arena < 2 * one_image
+    finally:
+        convolution_as_product.MOST_BYTES = before
 
 
 def test_wider_integers_stay_convolutions() -> None:

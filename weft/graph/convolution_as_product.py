@@ -18,6 +18,7 @@ from weft.graph.primitives.common import inverse
 from weft.graph.primitives.conv_general import dilated_extent, dilation_phases, tap_phase
 from weft.graph.primitives.settings import with_operands
 
+MOST_BYTES = 256 << 20  # of windows that are copied at a time
 Steps = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -69,7 +70,7 @@ def _join_phases(x: Node, w: Node, extents: Shape, p: dict[str, Any], settings: 
             continue
         first, every, count = ([t[k] for t in taps] for k in range(3))
         weights = call.slice(w, start=(0, 0, *first), step=(1, 1, *every), shape=(*w.shape[:2], *count))
-        parts.append(_product(_pad(x, pads), weights, most, (tuple(steps), tuple(gaps)), p["groups"], settings))
+        parts.append(_products(_pad(x, pads), weights, most, (tuple(steps), tuple(gaps)), p["groups"], settings))
     if len(parts) == 1:
         return parts[0]
     rank, lead = len(extents), parts[0].shape[:2]
@@ -85,6 +86,18 @@ def _pad(x: Node, pads: list[tuple[int, int]]) -> Node:
     start = (0, 0, *[max(-before, 0) for before, _ in pads])
     shape = (*x.shape[:2], *[n + sum(pad) for n, pad in zip(x.shape[2:], pads, strict=True)])
     return call.slice(call.pad(x, low=low, high=high, value=0), start=start, step=(1,) * len(start), shape=shape)
+
+
+def _products(x: Node, w: Node, extents: Shape, steps: Steps, groups: int, settings: dict[str, Any]) -> Node:
+    """Return the convolution without padding (N, O, *extents) as products of as many images as ``MOST_BYTES`` allow."""
+    images, *rest = x.shape
+    count = max(1, MOST_BYTES // (groups * prod(w.shape[1:]) * prod(extents) * x.dtype.bytes))
+    parts = []
+    for first in range(0, images, count):
+        some = call.slice(
+            x, start=(first, *[0] * len(rest)), step=(1,) * len(x.shape), shape=(min(count, images - first), *rest))
+        parts.append(_product(some, w, extents, steps, groups, settings))
+    return parts[0] if len(parts) == 1 else call.concat(*parts, axis=0)
 
 
 def _product(x: Node, w: Node, extents: Shape, steps: Steps, groups: int, settings: dict[str, Any]) -> Node:

@@ -164,7 +164,8 @@ def conv2d(
     stride, padding, dilation : int, or one int per spatial dimension; padding may be "same" (stride 1) or "valid"
     groups : int; each group of output channels reads its own group of input channels
     operands, accumulate, every : formats of the products, as in :func:`weft.matmul`. Their order is channels, then the window;
-        padding counts. With ``accumulate`` the windows are copied, which takes the memory of x times the size of the window
+        padding counts. With ``accumulate`` the windows are copied, which takes the memory of x times the size of the window, or
+        256 MB if that is less
 
     Returns
     -------
