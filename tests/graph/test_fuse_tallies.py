@@ -36,6 +36,16 @@ def test_a_layer_and_its_statistics_are_one_kernel() -> None:
     check([x, w, b], [largest, over], count=1, tolerance=2e-2)  # the product itself is not stored
 
 
+def test_joined_statistics_of_a_cast_are_in_its_kernel() -> None:
+    """As ``watch`` records them: in one array."""
+    x = leaf(70, 33)
+    y = op("cast", x, dtype=FLOAT16)
+    a = op("abs", x)
+    counts = [op("cast", count(c), dtype=F32) for c in (op("equal", a, number(0)), op("greater", a, number(1)))]
+    numbers = [op("reshape", n, shape=(1,)) for n in (whole("max", a), *counts)]
+    check([x], [y, op("concat", *numbers, axis=0)], count=1, tolerance=1e-3)
+
+
 STATISTICS = {
     "absmax": lambda y, r: whole("max", op("abs", y), r.random() < 0.5), "max": lambda y, r: whole("max", y),
     "min": lambda y, r: whole("min", y, r.random() < 0.5),

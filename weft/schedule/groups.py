@@ -16,6 +16,8 @@ from weft.schedule.fusion_graph import FusionGraph
 from weft.schedule.group_cache import GroupCache
 from weft.schedule.group_structure import chain_key, is_tally, reduces
 
+MOST_RESULTS = 256  # elements of an array that is joined from results of tallies
+
 
 class Group:
     """The nodes of one kernel, in topological order.
@@ -223,7 +225,7 @@ class Grouping:
                 a, b = self.of[node], self.of[other]
                 if a is b or a.weight + b.weight > self.limits.largest:
                     continue
-                if not all(n.op.kind == "elementwise" or is_tally(n) for n in (*a.nodes, *b.nodes)):
+                if not all(n.op.kind == "elementwise" or is_tally(n) or _is_record(n) for n in (*a.nodes, *b.nodes)):
                     continue
                 if not self._are_dependent(a, b) and self._analyse(a, b) is None:
                     self._merge(a, b)
@@ -304,3 +306,8 @@ class Grouping:
         return [r for r in out if r.reason != reasons.CYCLE or (r.producer, self.of[r.consumer]) not in explained]
 
 
+
+
+def _is_record(node: Node) -> bool:
+    """Return whether a node joins a few numbers, such as the results of tallies."""
+    return node.op.kind == "shape" and node.size <= MOST_RESULTS
