@@ -31,7 +31,7 @@ def round_cast(value: Node, form: Format, rounding: str | None, saturate: bool |
     if rounding not in (None, "nearest") and value.dtype in INTEGERS and not holds(FLOAT64, value.dtype):
         raise DTypeError(f"astype: {value.dtype} is rounded to float64 first, so rounding={rounding!r} needs that cast before it")
     if saturate and form.overflow != form.largest:
-        x = cast(x, x.dtype.computed)
+        x = cast(x, x.dtype.computed if x.dtype.computed.largest >= form.largest else form.computed)
         x = op("maximum", op("minimum", x, number(form.largest, x.dtype)), number(-form.largest, x.dtype))
     if rounding in (None, "nearest") or holds(form, value.dtype):
         return cast(x, form)  # clamped
