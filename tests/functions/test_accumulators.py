@@ -184,6 +184,21 @@ def test_sums_of_small_integers(dtype: str, rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(got.numpy(), want)
 
 
+def test_small_integers_of_two_dtypes(rng: np.random.Generator) -> None:
+    """uint16 with a signed dtype is int32 already."""
+    names = ("bool", "int4", "int8", "uint8", "int16", "uint16")
+    for left, right in itertools.product(names, names):
+        a, b = (wf.array(rng.integers(0, 2 if n == "bool" else 7, (3, 5))).astype(n) for n in (left, right))
+        got = wf.matmul(a, b.T, accumulate="int32")
+        assert got.dtype == np.int32
+        np.testing.assert_array_equal(got.numpy(), a.astype("int64").numpy() @ b.astype("int64").numpy().T)
+        x, w = a.reshape((1, 3, 5)), b.reshape((1, 3, 5))
+        np.testing.assert_array_equal(
+            wf.nn.conv1d(x, w, accumulate="int32").numpy(), wf.nn.conv1d(x.astype("float32"), w.astype("float32")).numpy())
+    with pytest.raises(DTypeError, match="whose common dtype int32 holds, not for int64"):
+        wf.matmul(wf.ones((2, 2), dtype="uint32"), wf.ones((2, 2), dtype="int8"), accumulate="int32")
+
+
 def test_operands_do_not_saturate() -> None:
     for name, want in (("float16", np.inf), ("float8_e4m3fn", np.nan), ("float4_e2m1fn", 6.0)):
         got = wf.matmul(wf.array([[1e6]]), wf.ones((1, 1)), operands=name)
@@ -283,7 +298,7 @@ def test_fit_in_a_precision() -> None:
 @pytest.mark.parametrize("arguments,error,message", [
     (dict(accumulate="float64"), DTypeError, "accumulate=float64 is not narrower than float32"),
     (dict(accumulate="int8"), DTypeError, "accumulate: int8 cannot represent fractions"),
-    (dict(accumulate="int32"), DTypeError, "accumulate=int32 is for bools and integers of at most 16 bits, not for float32"),
+    (dict(accumulate="int32"), DTypeError, "is for bools and integers whose common dtype int32 holds, not for float32"),
     (dict(accumulate="float8_e8m0fnu"), DTypeError, "no negative numbers"),
     (dict(operands="int8"), DTypeError, "operands: int8 cannot represent fractions"),
     (dict(operands="float64"), DTypeError, "operands of float32 cannot represent the numbers of float64"),

@@ -79,6 +79,20 @@ def test_convolutions_and_embeddings(rng):
             small(wf.array([20]))
 
 
+@pytest.mark.parametrize("weights", [*WEIGHTS, wf.block_format("int4", 32)], ids=str)
+def test_convolutions_of_short_rows(weights, rng):
+    """Rows of 4-bit weights may have as many bytes as a row has weights, where they fill half a block."""
+    for channels, window in ((1, 1), (8, 1), (2, 2), (16, 1), (4, 4), (5, 2), (32, 1), (64, 1)):
+        layer = wf.nn.Conv2d(channels, 3, window, bias=False)
+        image = rng.normal(size=(2, channels, 7, 7)).astype(np.float32)
+        for activations in ACTIVATIONS:
+            small = wf.nn.quantize_model(layer, weights, activations)
+            decoded = small.weight.dequantize().reshape(layer.weight.shape)
+            want = wf.nn.conv2d(wf.array(rounded(image, activations, axis=(1, 2, 3)).astype(np.float32)), decoded).numpy()
+            bound = 2e-6 * np.abs(want).max() + (0.02 * want.std() if activations else 0) + 1e-6
+            assert np.abs(small(wf.array(image)).numpy() - want).max() < bound, (channels, window, activations)
+
+
 def make():
     return wf.nn.Sequential(
         wf.nn.Conv2d(1, 8, 3), wf.nn.ReLU(), wf.nn.Flatten(), wf.nn.Linear(288, 64), wf.nn.BatchNorm1d(64), wf.nn.Linear(64, 10),

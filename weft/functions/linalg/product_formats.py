@@ -23,9 +23,10 @@ def prepare_product(
     """Return the operands of a product, and its settings."""
     accumulator = parse_accumulator(name, accumulate, every)
     if accumulator is not None and accumulator.form is INT32:
-        if not all(x.dtype is BOOL or x.dtype in INTEGERS and x.dtype.bits <= 16 for x in (a, b)):
+        if not (a.dtype is BOOL or a.dtype in INTEGERS and holds(INT32, a.dtype)):
             raise DTypeError(
-                f"{name}: accumulate=int32 is for bools and integers of at most 16 bits, not for {a.dtype} and {b.dtype}"
+                f"{name}: accumulate=int32 is for bools and integers whose common dtype int32 holds, not for {a.dtype}: cast the "
+                "operands"
             )
         a, b, accumulator = cast(a, INT32), cast(b, INT32), None
     form = None if operands is None else parse_number_format(f"{name}: operands", operands)

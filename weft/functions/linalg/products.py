@@ -422,8 +422,8 @@ def matmul(
     accumulate : dtype, optional
         The format of the sums, narrower than float32: each product is added in float32 and the sum is rounded to nearest,
         ``total = round(fma(a, b, total))``, in ascending order of the summed axis. Derivatives add up in the same way.
-        ``float32`` is the default: a sum that is not rounded again, in any order. ``int32`` for bools and integers of at most 16
-        bits: nothing is rounded, and sums beyond int32 wrap, which those of 16 bits reach soon.
+        ``float32`` is the default: a sum that is not rounded again, in any order. ``int32`` for bools and integers that
+        int32 holds: nothing is rounded, and sums beyond int32 wrap, which those of 16 bits reach soon.
     every : int, optional
         How many products are added in float32 before ``total = round(total + sum)``, with ``accumulate``; 1 by default.
 

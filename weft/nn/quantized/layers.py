@@ -89,7 +89,7 @@ class QuantizedConv2d(Module):
     def _apply_rounded(self, x: Array, apply: Any, as_images: tuple[int, ...]) -> Array:
         form, weight, scale = self.activations, self.weight, self.scale
         assert form is not None
-        one_scale = weight.scales.shape[-1] == 1 and weight.codes.shape == weight.shape
+        one_scale = weight.scales.shape[-1] == 1 and not weight.format.is_packed and weight.codes.shape == weight.shape
 
         def product(x: Array) -> Array:
             codes, factor = round_inputs(x, form, scale, tuple(range(1, x.ndim)))
