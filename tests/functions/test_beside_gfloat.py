@@ -31,7 +31,8 @@ def info_of(form: Format) -> gfloat.FormatInfo:
 
 def made(rng: np.random.Generator) -> Format:
     """Return a format of random digits, bias and special numbers."""
-    exponent, mantissa = int(rng.integers(1, 9)), int(rng.integers(0, 8))
+    exponent = int(rng.integers(1, 9))
+    mantissa = int(rng.integers(exponent == 1, 8))  # one exponent bit alone cannot also be NaN
     infinities = bool(rng.random() < 0.4) and exponent > 1 and mantissa > 0
     bias = int(2 ** (exponent - 1) - 1 + rng.integers(-2, 3)) if exponent < 8 else None
     nans = infinities or bool(rng.random() < 0.5)
@@ -68,7 +69,7 @@ def check_roundings(form: Format, rng: np.random.Generator) -> None:
         with np.errstate(over="ignore"):
             values = np.concatenate([x, special]).astype(source).astype(np.float64)
         if source == "float32":
-            values = values[(np.abs(values) >= 2.0**-126) | (values == 0)]  # what is smaller may be flushed
+            values = values[(np.abs(values) >= 2.0**-126) | (values == 0)]  # smaller float32 numbers may become 0
         if form.special == "scale":  # no number of which is even: ties go up, in gfloat to even exponents
             values = values[(values >= order[0]) & ~np.isin(values, middles)]
         for mode, how in MODES.items():

@@ -106,7 +106,7 @@ def _product(x: Node, w: Node, extents: Shape, steps: Steps, groups: int, settin
     filters, channels, *taps = w.shape
     length = channels * prod(taps)  # one axis of both operands, copied if need be, whatever order they have in memory
     w = reshape(w, (groups, filters // groups, length))
-    if prod(extents) >= prod(taps):  # one product an image: what is written and read in order are positions
+    if prod(extents) >= prod(taps):  # a product for each image; positions are the last axes of its windows
         shape = (images, groups, channels, *taps, *extents)
         windows = reshape(_windows(x, shape, 1, 3 + rank, 3, steps), (images, groups, length, *extents))
         w = call.broadcast_to(w, shape=(images, *w.shape))
@@ -114,7 +114,7 @@ def _product(x: Node, w: Node, extents: Shape, steps: Steps, groups: int, settin
         y = call.dot_general(
             _wide(w), _wide(windows), contract=((3,), (2,)), batch=((0, 1), (0, 1)), **with_operands(settings, *forms),
         )
-    else:  # one product: what is read in order are taps, as in the derivative of weights
+    else:  # one product for all images; taps are the last axes, of which a derivative by weights has many
         shape = (images, *extents, groups, channels, *taps)
         windows = reshape(_windows(x, shape, 1 + rank, 1, 3 + rank, steps), (images, *extents, groups, length))
         y = call.dot_general(_wide(windows), _wide(w), contract=((2 + rank,), (2,)), batch=((1 + rank,), (0,)), **settings)

@@ -20,6 +20,7 @@ from weft.kernel.ir import Access, Affine, Axis, Chain, Contraction, Kernel, Pha
 from weft.kernel.stages import iteration_number
 
 SHORT = 8  # iterations of a shared loop that is unrolled
+NARROW = 4  # iterations of a last axis that vectors do not follow
 MAX_COPIES = 16  # of the stores of one stage
 MAX_VALUES = 1500  # of a stage
 _COMPARISONS = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
@@ -93,7 +94,7 @@ def _choosing_axes(phase: Phase, extents: Mapping[int, int]) -> tuple[Axis, ...]
 
     None if the last axis is short: vectors may lie along others.
     """
-    if size_of(phase.axes[-1:]) <= SHORT:
+    if size_of(phase.axes[-1:]) <= NARROW:
         return ()
     used: set[int] = set()
     values = walk(roots(phase.stages))

@@ -150,7 +150,7 @@ def window_gather(reader: Reader, node: Node, index: Index, guards: Guards) -> V
                 flat = flat.times(w).plus(q)
             position = reader.at(where, (*lead, *at), guards + tuple(own))
             value = m.select(m.eq(position, m.cast(m.index(flat), where.dtype)), value, m.const(0, value.dtype))
-        if rounded_number(0, node.dtype) != 0:  # ``guard`` has widened what it fills with zeros
+        if rounded_number(0, node.dtype) != 0:  # float8_e8m0fnu, for which ``guard`` returns float32
             value = m.cast(value, node.dtype.computed)
         total = value if total is None else m.add(total, value)
     return m.const(0, node.dtype) if total is None else m.cast(total, node.dtype)

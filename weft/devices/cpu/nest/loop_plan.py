@@ -99,7 +99,7 @@ def plan_part(part: Part, isa: ISA, may_repeat: bool = False) -> NestPlan:
         inner, count = turn
         blocks = outer // inner.extent * -(-inner.extent // count)
         return plan("turn", axis.id, lanes, 1, blocks, may_repeat=may_repeat, turn=(inner.id, count))
-    while lanes >= 2 * extent:
+    while lanes >= 2 * extent:  # guards are computed for every lane
         lanes //= 2
     if reductions:
         unroll = max(1, min(unroll, 8 // len(reductions)))
