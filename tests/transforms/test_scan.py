@@ -302,3 +302,16 @@ def test_refusals() -> None:
         wf.scan(lambda c, x: (c + float(x.sum()), None), wf.zeros(2), x)
     with pytest.raises(TypeError, match="must be a Python int"):
         wf.fori_loop(0, wf.array(3), lambda i, v: v, 0.0)
+
+
+@pytest.mark.parametrize("options", [dict(unroll=2), dict(unroll=5, reverse=True), dict(remat=3), dict(remat=True)], ids=str)
+@pytest.mark.parametrize("jitted", [False, True])
+def test_groups_of_no_steps(options: dict[str, Any], jitted: bool) -> None:
+    def run(h: Any, xs: Any, **options: Any) -> Any:
+        return wf.scan(lambda h, x: (wf.tanh(h + x), (h.sum(), x * 2)), h, xs, **options)
+
+    h, xs = wf.ones(3), wf.zeros((0, 3))
+    want = run(h, xs)
+    got = (wf.jit(lambda h, xs: run(h, xs, **options)) if jitted else lambda h, xs: run(h, xs, **options))(h, xs)
+    assert [(a.shape, a.dtype) for a in (got[0], *got[1])] == [(a.shape, a.dtype) for a in (want[0], *want[1])]
+    assert (got[0] == want[0]).all()

@@ -155,7 +155,8 @@ def _scan_in_groups(
     if groups:
         carry, grouped = run_loop(group, init, part(at, at + groups * each, (groups, each)), groups, reverse, names)
         ys.append(_map_trees(lambda y: wrap(call.reshape(y, shape=(groups * each, *y.shape[2:]))), grouped))
-    if rest := steps - groups * each:
+    rest = steps - groups * each
+    if rest or not groups:  # of no steps at all this loop gives the empty results
         start = 0 if reverse else groups * each
         carry, last = run_loop(f, carry, part(start, start + rest, (rest,)), rest, reverse, Rebinding(f, "wf.scan"))
         ys.append(last)
