@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import random
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ import pytest
 if "PYTEST_XDIST_WORKER" not in os.environ:  # the processes of one run share what they compile
     _cache = tempfile.TemporaryDirectory(prefix="weft-test-cache-")
     os.environ["WEFT_CACHE"] = _cache.name
-from tests import oracle  # noqa: E402, F401  the table of primitives is complete; and the cache's folder is known before
+from tests import oracle  # noqa: E402  the table of primitives is complete; and the cache's folder is known before
 from weft.runtime.context import CONTEXT  # noqa: E402
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it; the tests of Ctrl-C need it
@@ -27,12 +30,47 @@ ALLOWED_SKIPS = {
 _foreign_skips: list[str] = []
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every-case", action="store_true", help="run all cases of the tests marked drawn(n), not n of each")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of each test marked ``drawn(n)`` run n cases, which every run draws anew; all of them if they are asked for by name."""
+    if config.getoption("every_case") or any("::" in argument for argument in config.args):
+        return
+    seed = os.environ.get("PYTEST_XDIST_TESTRUNUID") or random.random()  # the processes of one run draw the same
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("drawn"):
+            cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+    left: set[pytest.Item] = set()
+    for name, found in cases.items():
+        (count,) = found[0].get_closest_marker("drawn").args
+        left.update(found)
+        left.difference_update(random.Random(f"{seed} {name}").sample(found, min(count, len(found))))
+    items[:] = [item for item in items if item not in left]
+    config.hook.pytest_deselected(items=[*left])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let ``gc.collect()`` in a test pass over what it can free, not over 20,000 collected tests."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def rng(request) -> np.random.Generator:
     """Fresh random data for every run; the seed is printed when a test fails."""
     seed = int(np.random.SeedSequence().generate_state(1)[0])
     request.node.add_report_section("call", "seed", f"seed {seed}")
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def some(request: pytest.FixtureRequest, rng: np.random.Generator) -> Callable[[Sequence[Any], int], list[Any]]:
+    """Return a function that draws n of a test's cases, in their order; all of them with --every-case."""
+    every = request.config.getoption("every_case")
+    return lambda cases, count: list(cases) if every else oracle.some(rng, cases, count)
 
 
 @pytest.fixture

@@ -55,6 +55,11 @@ def rng(*seed: Any) -> np.random.Generator:
     return np.random.default_rng(seed if seed else None)
 
 
+def some(generator: np.random.Generator, choices: Sequence[Any], count: int) -> list[Any]:
+    """``count`` of the choices, drawn, in their order."""
+    return [choices[k] for k in sorted(generator.choice(len(choices), min(count, len(choices)), replace=False))]
+
+
 def random(
     generator: np.random.Generator, shape: Sequence[int], dtype: Any = np.float32, low: float = -2.0, high: float = 2.0
 ) -> np.ndarray:

@@ -35,12 +35,13 @@ def primitives() -> list[Primitive]:
     return [op for op in TABLE.values() if op.kind != "leaf" and has_samples(op)]
 
 
-def samples(op: Primitive, rng: np.random.Generator) -> list[Sample]:
-    """Return the samples of a primitive, those of float32 in the other float formats too."""
+def samples(op: Primitive, rng: np.random.Generator, formats: int | None = None) -> list[Sample]:
+    """Return the samples of a primitive, those of float32 in the other float formats too, or in so many of them, drawn."""
     samples_ = draw_samples(op, rng)
     if op.name not in ("bitcast", "cast") and op.kind != "host":
         tags = ("prime", "special") if op.kind == "elementwise" else ("prime",)
-        for dtype in [form.numpy for form in formats_of_kind("float") if form is not FLOAT32]:
+        others = [form.numpy for form in formats_of_kind("float") if form is not FLOAT32]
+        for dtype in others if formats is None else [others[k] for k in rng.choice(len(others), formats, replace=False)]:
             for s in list(samples_):
                 if s.tag in tags and any(a.dtype == np.float32 for a in s.arrays):
                     with np.errstate(all="ignore"):
@@ -49,9 +50,9 @@ def samples(op: Primitive, rng: np.random.Generator) -> list[Sample]:
     return [s for s in samples_ if sum(a.size for a in s.arrays) <= MOST]
 
 
-def values(op: Primitive, rng: np.random.Generator) -> Iterator[Case]:
+def values(op: Primitive, rng: np.random.Generator, formats: int | None = None) -> Iterator[Case]:
     """Yield a program for each sample."""
-    for s in samples(op, rng):
+    for s in samples(op, rng, formats):
         nodes = [input_leaf(a.shape, FROM_NUMPY[a.dtype]) for a in s.arrays]
         yield Case(Graph(nodes, [bind(op, *nodes, **s.params)]), list(s.arrays))
 

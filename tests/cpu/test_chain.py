@@ -73,6 +73,7 @@ def graph(r: np.random.Generator, dtype: Any) -> tuple[Graph, list[np.ndarray]]:
     return Graph(inputs, made), arrays
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("processor", list(isas()))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16], ids=lambda d: np.dtype(d).name)
 def test_random_chains(dtype: Any, processor: str) -> None:

@@ -51,6 +51,7 @@ def sums(direction: str, x: np.ndarray, w: np.ndarray, kernel_size: tuple, how: 
         return conv_reference(x, w.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1] if direction == "input" else w, *how)
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("isa", isas())
 @pytest.mark.parametrize("direction", ["forward", "dot", "weights", "input"])
 def test_only_what_sees_them(direction: str, isa: str) -> None:

@@ -169,6 +169,7 @@ def test_batches(m: int, n: int, k: int, rng) -> None:
         same(out.checked(), batched.numpy())
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16, *FLOAT8], ids=str)
 def test_narrow_products(dtype: np.dtype, rng) -> None:
     """The caller widens the operands and rounds the result."""
@@ -266,6 +267,7 @@ def test_sums_of_what_is_not_finite() -> None:
     same(out.checked(), np.zeros(4, np.float32))
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("dtype", [FLOAT32, FLOAT16, BFLOAT16, *FLOAT8, np.dtype(np.int64)], ids=str)
 def test_other_reductions_in_numpy(dtype: np.dtype, rng) -> None:
     """What NumPy can say with the same bits: ``kernel/summation.py``."""
@@ -315,8 +317,8 @@ def compiled_each(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", INEXACT)
-def test_functions(name: str, rng) -> None:
-    for dtype in (FLOAT32, FLOAT64, FLOAT16, BFLOAT16, *FLOAT8):
+def test_functions(name: str, rng, some) -> None:
+    for dtype in (FLOAT32, FLOAT64, FLOAT16, BFLOAT16, *some(FLOAT8, 2)):
         given = operands(rng, name, 67, dtype)
         want = compiled_each(name)(*map(wf.array, given)).numpy()
         run = DEVICE.dynamic_kernels.elementwise(TABLE[name], (FROM_NUMPY[dtype],) * len(given))

@@ -135,6 +135,7 @@ SIZES = [(1, 1, 1), (2, 3, 7), (7, 17, 3), (3, 101, 100), (101, 3, 100), (17, 12
          (40, 7, 300), (8, 100, 700), (1, 300, 1024), (2, 300, 512), (129, 101, 300)]
 
 
+@pytest.mark.drawn(13)
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 @pytest.mark.parametrize("m,n,k", SIZES)
 def test_products(m, n, k, dtype):

@@ -59,6 +59,7 @@ def edge(rng: np.random.Generator, most: int) -> int:
     return max(1, min(most, near if rng.random() < 0.7 else int(rng.integers(1, most))))
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("name", instructions())
 @pytest.mark.parametrize("a,b", PAIRS, ids=str)
 def test_random_products(rng, name, a, b):
@@ -76,15 +77,17 @@ def test_random_products(rng, name, a, b):
             assert np.array_equal(c, wrapped(x, y)), (m, n, k, batch, ta, tb, pieces)
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("name", instructions())
 @pytest.mark.parametrize("a,b", PAIRS, ids=str)
 def test_extremes(rng, name, a, b):
     """All numbers at their bounds: the largest sums of pairs and of fours, and the largest corrections."""
     for m, n, k in ((3, 20, 515), (1, 20, 259), (20, 1, 64)):
+        run = Compiled(widening(product(m, n, k, INT32, tb=True), a, b), isa=instructions()[name])
         for x, y in itertools.product((a.least, a.greatest), (b.least, b.greatest)):
             left, right = np.full((m, k), x, a.numpy), np.full((n, k), y, b.numpy)
             c = np.full((m, n), -7, np.int32)
-            Compiled(widening(product(m, n, k, INT32, tb=True), a, b), isa=instructions()[name])(left, right, c)
+            run(left, right, c)
             assert (c == x * y * k).all()
 
 

@@ -104,6 +104,7 @@ def test_reductions_over_two_axes_around_a_kept_one(shape, monoid, rng):
     same_bits(kernel, [rng.normal(size=shape).astype(np.float32)])
 
 
+@pytest.mark.drawn(56)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64, np.uint8, np.int8, bool])
 @pytest.mark.parametrize("monoid", ["argmax", "argmin", "max", "min"])
 @pytest.mark.parametrize("n", [1, 9, 100, 5000])

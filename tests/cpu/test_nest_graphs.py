@@ -97,6 +97,7 @@ def random_graph(rng: np.random.Generator):
     return inputs, arrays, outputs
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("isa", isas())
 @pytest.mark.parametrize("part", range(4))
 def test_random_graphs_have_the_evaluators_bits(part, isa, rng):

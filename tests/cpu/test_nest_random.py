@@ -9,6 +9,7 @@ from cross import TABLE, bind, leaf, run_both
 from weft.dtypes.formats import FLOAT32
 
 
+@pytest.mark.drawn(36)
 @pytest.mark.parametrize("shape", [(1000,), (3,), (3, 7), (5, 8), (6, 12), (2, 3, 20), (70000,), (9, 4), (40, 66)])
 @pytest.mark.parametrize("use", ["plain", "turned", "summed", "every second"])
 @pytest.mark.parametrize("halves", [{}, {"bits": 16}])

@@ -19,6 +19,7 @@ from weft.runtime import execute
 WAYS = ((1, 0, 1, 0), (3, 2, 15, 1))  # elements, how many before and behind them, what stands there
 
 
+@pytest.mark.drawn(36)
 @pytest.mark.parametrize("op", [op for op in PRIMITIVES if op.kind == "elementwise"], ids=lambda op: op.name)
 def test_nothing_shows_beyond(op: Primitive, rng: np.random.Generator) -> None:
     met = set()

@@ -37,6 +37,7 @@ ALWAYS = replace(GPU, channels_last=1, relaying=-(1 << 60))
 DEVICE = SimulatedDevice()
 
 
+@pytest.mark.drawn(24)
 @pytest.mark.parametrize("target", [GPU, ALWAYS, OFF], ids=["asked for", "always", "never"])
 @pytest.mark.parametrize("seed", range(100, 124))
 def test_random_nets(seed: int, target: Target) -> None:

@@ -371,6 +371,7 @@ def in_loops(code: adapter.Code) -> list[str]:
     return [x for first, last in ends for x in lines[first:last] if re.search(r"\b(STL|LDL)\b", x)]
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("capability", [80, 90, 100])
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled(name: str, capability: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,7 @@ def in_dtype(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.asarray(convert_array(np.asarray(x, np.float64), dtype))
 
 
+@pytest.mark.drawn(24)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
 def test_positions(shape: tuple[int, ...], axis: int, kind: str, short: None) -> None:
@@ -85,6 +86,7 @@ def test_positions(shape: tuple[int, ...], axis: int, kind: str, short: None) ->
     np.testing.assert_array_equal(both, np.argmax(wide, axis=axis) * 100 + (wide != 0).sum(axis=axis))
 
 
+@pytest.mark.drawn(24)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
 def test_running_sums(shape: tuple[int, ...], axis: int, kind: str, short: None) -> None:
@@ -97,6 +99,7 @@ def test_running_sums(shape: tuple[int, ...], axis: int, kind: str, short: None)
     np.testing.assert_array_equal(found, in_dtype(want, found.dtype))
 
 
+@pytest.mark.drawn(24)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
 @pytest.mark.parametrize("name", ["maximum", "minimum"])

@@ -50,6 +50,7 @@ def both(case: Case, device: Any) -> list[tuple[np.ndarray, np.ndarray]]:
     return list(zip(here, there, strict=True))
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("body", BODIES)
 def test_results_are_those_of_the_cpu(body: str, device: Any) -> None:
     for steps in (0, 1, 2) if body == "several" else (3,):

@@ -237,6 +237,7 @@ CASES = [
 ]
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_as_numpy(case: Callable[[Rng], Any], rng: Rng) -> None:
     for _ in range(150):

@@ -89,6 +89,7 @@ def rounded(x: np.ndarray, form: Format, mode: str) -> np.ndarray:
     return np.where(x == np.inf, form.overflow, np.where(x == -np.inf, lowest, result))
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("part", range(6))
 def test_all_numbers_and_roundings(part: int) -> None:
     seed = random.randrange(1 << 40)

@@ -106,6 +106,7 @@ def places(form: Format, x: np.ndarray) -> np.ndarray:
     return np.searchsorted(line, np.clip(x, line[0], line[-1]))
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("part", range(4))
 def test_functions_of_elements_are_those_of_float64_rounded(part: int) -> None:
     seed = random.randrange(1 << 40)

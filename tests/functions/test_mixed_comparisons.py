@@ -112,6 +112,7 @@ SEARCHES: dict[str, Callable[[Any, Any, Any], Any]] = {
 LENGTHS = (0, 1, 2, 3, 31, 32, 33, 34, 63, 64, 65, 127, 257, 1000)  # beside the length from which on is searched, and powers of 2
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("dtype", "bool float16 float32 float64 int8 uint8 int32 int64 uint64 complex64".split())
 def test_lines_of_all_lengths(dtype: str, rng: np.random.Generator) -> None:
     """At once, compiled, and several lines at a time, with equal elements, infinities and NaN."""

@@ -192,6 +192,7 @@ def operands_of(operation: Operation, a: np.dtype, b: np.dtype) -> tuple[np.ndar
     return x, y
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("operation", BINARY, ids=lambda o: o.name)
 def test_two_operands(operation: Operation) -> None:
     for a in ALL:
@@ -213,6 +214,7 @@ def test_two_operands(operation: Operation) -> None:
                     assert described(outcome(f, p, wf.array(q))) == described(outcome(f, wf.array(p), q)) == described(found)
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("operation", BINARY, ids=lambda o: o.name)
 def test_a_python_number(operation: Operation) -> None:
     for dtype in ALL:

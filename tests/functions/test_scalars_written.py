@@ -75,6 +75,7 @@ def meant(target: str, way: str, x: Any) -> Any:
     return outcome(np, target, way, wf.array(x).astype(target).numpy()[()])
 
 
+@pytest.mark.drawn(70)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("target", (*INTEGERS, "bool"))
 def test_every_number_in_every_way(target: str, way: str, rng: np.random.Generator) -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("fuzz")  # what the programs have met is co
 # of expressions there is one for each public function
 COUNTS = {"derivative": 22, "mutation": 40, "alias": 15, "state": 60, "large": 4}
 CORPUS = parse_many((Path(__file__).parent / "corpus.txt").read_text())
-SHARE = 5  # every dtype and every monoid is met in each case, but one in so many of the pairs
+SHARE = 10  # every dtype and every monoid is met in each case, but one in so many of the pairs
 
 
 class Done:

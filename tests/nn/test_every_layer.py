@@ -239,6 +239,7 @@ def check_slopes(case: Case, training: bool, arrays: dict, inputs: list, toward:
         assert abs((slope * step).sum() - numeric) <= 2e-6 * (np.abs(slope * step).sum() + 1e-2), name
 
 
+@pytest.mark.drawn(60)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_layer(name: str, training: bool) -> None:

@@ -63,6 +63,7 @@ def _function(fold: str, spatial: int) -> tuple:
     return (lambda x, *at, **how: function(x, *first, *at, **how, **more)), lambda *at, **how: layer(*first, *at, **how, **more)
 
 
+@pytest.mark.drawn(7)
 @pytest.mark.parametrize("dtype,bound", [("float32", 2e-5), ("float64", 1e-12)])
 @pytest.mark.parametrize("fold", ["max", "avg", "avg inside", "lp 1", "lp 2", "lp 3", "lp 1.5"])
 def test_random_windows(fold: str, dtype: str, bound: float) -> None:

@@ -27,6 +27,7 @@ def rounded(x, activations, scale=None, axis=-1):
     return codes * scale
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("weights", WEIGHTS, ids=str)
 def test_linear(weights, rng, monkeypatch):
     """Random sizes, each with few rows (codes are unpacked in the product) and many."""
@@ -79,6 +80,7 @@ def test_convolutions_and_embeddings(rng):
             small(wf.array([20]))
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("weights", [*WEIGHTS, wf.block_format("int4", 32)], ids=str)
 def test_convolutions_of_short_rows(weights, rng):
     """Rows of 4-bit weights may have as many bytes as a row has weights, where they fill half a block."""

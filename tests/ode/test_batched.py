@@ -17,6 +17,7 @@ def growth(t: Any, y: Any, rates: Any) -> Any:
     return wf.stack([-rates[0] * y[1], rates[0] * y[0], rates[1] * y[2] ** 2])
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 40])
 @pytest.mark.parametrize("solver", [ode.Tsit5(), ode.Kvaerno3()], ids=lambda s: type(s).__name__)
 def test_examples_alone(count: int, solver: Any) -> None:

@@ -49,6 +49,7 @@ def loss_of(solver: Any, options: dict[str, Any], adjoint: Any = None) -> Callab
     return loss
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("most", [0, 1 << 40])
 @pytest.mark.parametrize("solver, options", SOLVERS)
 def test_against_central_differences(solver: Any, options: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +70,7 @@ def test_against_central_differences(solver: Any, options: dict[str, Any], most:
         np.testing.assert_allclose(np.asarray(d_ts), central(lambda x: jitted(start, held, x), ts, step), rtol=3e-2, atol=3e-3)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("solver, options", [SOLVERS[0], SOLVERS[2], SOLVERS[5], (ode.RK4(), {"dt0": 0.005})])
 @pytest.mark.parametrize("jit", [False, True])
 def test_adjoints_agree(solver: Any, options: dict[str, Any], jit: bool) -> None:
@@ -121,6 +123,7 @@ def test_chaos_has_a_finite_gradient_although_steps_are_rejected() -> None:
     assert np.isfinite(np.asarray(wf.grad(value)(start))).all()
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("most", [0, 1 << 40])
 @pytest.mark.parametrize("solver", [ode.Tsit5(), ode.Dopri8(), ode.Kvaerno5(iterations=8)], ids=lambda s: type(s).__name__)
 def test_gradients_although_a_rejected_step_overflows(solver: Any, most: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,7 @@ def test_save() -> None:
     np.testing.assert_array_equal(np.asarray(got.ys["t"]), [0, 2, 4])
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("solver", SOLVERS + [ode.RK4()], ids=lambda s: type(s).__name__)
 def test_jit_has_the_same_bits(both_ways: None, solver: Any) -> None:
     times = np.linspace(0, 1, 5)
@@ -122,6 +123,7 @@ def test_jit_has_the_same_bits(both_ways: None, solver: Any) -> None:
     assert jitted.traces == 1
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
 def test_vmap(both_ways: None, solver: Any) -> None:
     """Each example has steps of its own: its bits are those that it has alone, in value and gradient."""
@@ -169,6 +171,7 @@ def test_event_of_a_falling_ball(both_ways: None) -> None:
     np.testing.assert_allclose(np.asarray(wf.vmap(hit)(wf.array(heights))), np.sqrt(2 * heights / 9.81), rtol=1e-6)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("direction, want", [(0, np.pi / 2), (-1, np.pi / 2), (1, 3 * np.pi / 2)])
 @pytest.mark.parametrize("backwards", [False, True])
 def test_directions_of_events(direction: int, want: float, backwards: bool) -> None:

@@ -58,6 +58,7 @@ def good(w: dict[str, Any], optimizer: Any) -> None:
     optimizer.update(w, {"p": wf.arange(3.0) - 1.5, "q": wf.ones(3)}, loss=wf.array(2.0))
 
 
+@pytest.mark.drawn(15)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("failing", [None, *FAILING])
 def test_it_is_that_of_one_with_init(transform: str, failing: str | None) -> None:

@@ -96,6 +96,7 @@ def test_logistic_regression(method: str, theirs: str, seed: int) -> None:
     np.testing.assert_allclose(got.params.numpy(), want.x, atol=1e-3)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("method", ["L-BFGS", "BFGS", "Gauss-Newton", "LM"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_dtypes(method: str, dtype: str) -> None:
@@ -128,6 +129,7 @@ CURVES = [
 ]
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("name", "curve", "true", "start"), CURVES, ids=[c[0] for c in CURVES])
 def test_least_squares(name: str, curve: Any, true: list[float], start: list[float], seed: int) -> None:
@@ -149,6 +151,7 @@ def test_least_squares(name: str, curve: Any, true: list[float], start: list[flo
     assert got.loss == pytest.approx(want.cost, rel=1e-9)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("method", ["L-BFGS", "BFGS"])
 @pytest.mark.parametrize("seed", range(5))
 def test_bounds(method: str, seed: int) -> None:
@@ -192,6 +195,7 @@ OPTIMIZERS = [
 ]
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("make", OPTIMIZERS)
 @pytest.mark.parametrize("each", [1, 7])
 def test_optimizers_as_in_a_python_loop(make: Any, each: int) -> None:
@@ -381,6 +385,7 @@ def test_aux() -> None:
         wf.optim.minimize(lambda x: x.sum(), wf.zeros(2), has_aux=True)
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("method", ["L-BFGS", "BFGS", "LM", "Gauss-Newton", "Adam"])
 def test_not_finite(method: str) -> None:
     def loss(x: Any) -> Any:

@@ -75,6 +75,7 @@ def normed() -> wf.nn.Module:
     return wf.nn.Sequential(*layers)
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("seed", range(30))
 def test_a_last_batch_of_one_row(seed) -> None:
     r = np.random.default_rng(seed)

@@ -76,6 +76,7 @@ LOOPS: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
 }
 
 
+@pytest.mark.drawn(7)
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("n", [3, 40000])
 def test_loops_write_all_or_nothing(loop: str, n: int) -> None:

@@ -13,6 +13,7 @@ from tests.transforms.dynamic_programs import Python, program
 from weft.errors import DTypeError, ShapeError, TraceError
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("part", range(6))
 def test_random_programs(part: int) -> None:
     for _ in range(12):

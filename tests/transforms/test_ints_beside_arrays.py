@@ -30,6 +30,7 @@ def test_without_jit_ints_beside_floats_are_arguments_too():
     assert (x * 0).node.inputs[1].op is (x**5).node.inputs[1].op is CONSTANT and (x * 5).node.inputs[1].op is SCALAR
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "float64"])
 def test_without_jit_they_are_the_same_numbers(dtype):
     x = wf.array(np.random.default_rng().normal(size=50)).astype(dtype)

@@ -341,6 +341,7 @@ def contents(s):
     return [np.asarray(x, dtype=np.float64) for x in [*s["held"][::7], *kept]]
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_drawn_loops(seed, work, small):
     draw = np.random.default_rng(seed)

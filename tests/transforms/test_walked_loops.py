@@ -51,6 +51,7 @@ def along(f: Callable[..., Any], arrays: list[np.ndarray], ways: list[np.ndarray
     return (ends[0] - ends[1]) / (2 * step)
 
 
+@pytest.mark.drawn(20)
 @pytest.mark.parametrize("steps", [1, 2, 17])
 @pytest.mark.parametrize("body", BODIES)
 def test_gradients_are_central_differences(body: str, steps: int) -> None:
