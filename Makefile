@@ -32,7 +32,8 @@ types: $(STAMP)
 layers: $(STAMP)
 	$(BIN)/lint-imports
 
-# Some of them: make tests TESTS='tests/nn tests/test_errors.py'
+# Some of them: make tests TESTS='tests/nn tests/test_errors.py'. Tests marked drawn(n) run n of their cases, drawn anew each time;
+# make tests TESTS=--every-case runs all of them, in about twice the time.
 tests: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadgroup --max-worker-restart=0 $(TESTS)  # after a restart xdist 3.8 hangs (its issue 1323)
 

@@ -38,6 +38,7 @@ def check(kernel: Kernel, arrays: list[np.ndarray], **options) -> None:
     assert np.array_equal(got, want, equal_nan=True), print_kernel(kernel)
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("name", isas())
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_random_products(rng, name, form):

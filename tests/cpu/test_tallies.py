@@ -111,6 +111,7 @@ def elementwise(r: np.random.Generator, special: bool) -> tuple[Callable[..., An
     return lambda x, z: x * z, operands(r, shape, shape, special=special)
 
 
+@pytest.mark.drawn(40)
 @pytest.mark.parametrize("make", [product, convolution, elementwise])
 @pytest.mark.parametrize("seed", range(25))
 def test_random_statistics(seed: int, make: Callable[..., Any], threads: int) -> None:
@@ -185,6 +186,7 @@ def test_statistics_of_other_arrays_stay_apart() -> None:
     assert count_kernels(lambda x, z: ((x * wf.abs(x).max()).astype("float16"), (x < 0).sum()), x, z) <= 2
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("seed", range(10))
 def test_sums_of_floats_beside_the_array_that_is_stored(seed: int, threads: int) -> None:
     r = np.random.default_rng(seed)

@@ -221,6 +221,7 @@ CHECKS: tuple[Callable[[dict[str, dict[str, Any]]], None], ...] = (
 )
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("device", ["gpu-sim", "gpu"])
 def test_all_steps(device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quick run, on the interpreter and over the stub; in one test, for it takes a minute."""

@@ -19,6 +19,7 @@ METRICS = 58
 PLAIN = 190  # estimators at all; those without array libraries read weft's arrays as NumPy's
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("kind", ["estimators", "plain", "metrics"])
 def test_every_one(kind: str) -> None:
     pytest.importorskip("sklearn")
