@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import signal
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +51,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=[*left])
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Let ``gc.collect()`` in a test pass over what it can free, not over 20,000 collected tests."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture
 def rng(request) -> np.random.Generator:
     """Fresh random data for every run; the seed is printed when a test fails."""
@@ -67,7 +60,7 @@ def rng(request) -> np.random.Generator:
 
 
 @pytest.fixture
-def some(request: pytest.FixtureRequest, rng: np.random.Generator) -> Callable[[Sequence[Any], int], list[Any]]:
+def some(request: pytest.FixtureRequest, rng: np.random.Generator) -> Callable[[Iterable[Any], int], list[Any]]:
     """Return a function that draws n of a test's cases, in their order; all of them with --every-case."""
     every = request.config.getoption("every_case")
     return lambda cases, count: list(cases) if every else oracle.some(rng, cases, count)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,9 +55,10 @@ def rng(*seed: Any) -> np.random.Generator:
     return np.random.default_rng(seed if seed else None)
 
 
-def some(generator: np.random.Generator, choices: Sequence[Any], count: int) -> list[Any]:
+def some(generator: np.random.Generator, choices: Iterable[Any], count: int) -> list[Any]:
     """``count`` of the choices, drawn, in their order."""
-    return [choices[k] for k in sorted(generator.choice(len(choices), min(count, len(choices)), replace=False))]
+    found = list(choices)
+    return [found[k] for k in sorted(generator.choice(len(found), min(count, len(found)), replace=False))]
 
 
 def random(

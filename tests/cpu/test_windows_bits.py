@@ -25,6 +25,7 @@ MOVES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("name", MOVES)
 @pytest.mark.parametrize("dims", [1, 2])
 def test_operands_that_move(name: str, dims: int, rng: np.random.Generator) -> None:

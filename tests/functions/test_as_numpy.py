@@ -205,6 +205,7 @@ def test_values(name: str) -> None:
         same(outcome(case, wf, wf.array(x)), want, dtype == "float64", (name, dtype))
 
 
+@pytest.mark.drawn(30)
 @pytest.mark.parametrize("name", LAZY)
 def test_under_jit(name: str) -> None:
     """No value is looked at on the way, so a traced function may call it; the numbers are the same."""

@@ -76,6 +76,7 @@ def filled(x: Any, value: Any) -> Any:
     return out
 
 
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("name", MOVES)
 def test_what_numpy_moves_is_as_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = int(np.random.SeedSequence().generate_state(1)[0])

@@ -121,6 +121,7 @@ def reflecting(rng: np.random.Generator) -> tuple[type, set[str]]:
     return type("Value", (), body | {"__hash__": object.__hash__}), names
 
 
+@pytest.mark.drawn(24)
 @pytest.mark.parametrize("seed", range(60))
 def test_reflected_methods_of_what_cannot_be_held(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -24,6 +24,7 @@ def rms(error: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.square(error))))
 
 
+@pytest.mark.drawn(14)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("k", [10, 64, 100, 300, 2000, 30_001, 1_000_000])
 def test_products(way: str, k: int) -> None:

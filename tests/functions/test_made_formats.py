@@ -120,6 +120,7 @@ def test_all_numbers_and_roundings(part: int) -> None:
                 np.testing.assert_array_equal(got, want, err_msg=f"{dtype} {mode}")
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("part", range(4))
 def test_arithmetic_is_that_of_the_wide_format_rounded(part: int) -> None:
     seed = random.randrange(1 << 40)

@@ -170,6 +170,7 @@ def test_every_use_refuses_in_every_way(name: str, rng: np.random.Generator) -> 
                 refused(wrong, use.axis, use.size, lambda ours=ours, places=places: ours(places).numpy())
 
 
+@pytest.mark.drawn(24)
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("size", [1, 3, 127, 128, 200, 256, 300])
 def test_every_dtype_at_its_limits(dtype: str, size: int) -> None:
@@ -189,6 +190,7 @@ def test_every_dtype_at_its_limits(dtype: str, size: int) -> None:
                     refused(number, 0, size, lambda got=got: got().numpy())
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 15, 16, 17, 31, 33, 64, 130])
 def test_every_lane_is_looked_at(count: int, rng: np.random.Generator) -> None:
     line = rng.random(50, np.float32)

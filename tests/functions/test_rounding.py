@@ -43,6 +43,7 @@ def neighbours(x: np.ndarray, form: Format) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
+@pytest.mark.drawn(10)
 @everyone
 @pytest.mark.parametrize("source", ["float32", "float64"])
 def test_directed(form: Format, source: str) -> None:

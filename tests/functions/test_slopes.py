@@ -34,6 +34,7 @@ DEVIATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.drawn(30)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", [*NORMS, *DEVIATIONS])

@@ -51,6 +51,7 @@ def wrapped(x: np.ndarray, name: str) -> np.ndarray:
     return low - ((low >> bits - 1 << bits) if name[0] == "i" else 0)
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("size", [1, 300])
 def test_every_pair(name: str, size: int) -> None:

@@ -72,6 +72,7 @@ def _wide() -> Iterator[None]:
     wf.set_default_dtype("float32")
 
 
+@pytest.mark.drawn(16)
 @pytest.mark.usefixtures("_wide")
 @pytest.mark.parametrize("name", CALLS)
 def test_dtypes_and_values(name: str) -> None:
