@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 
 import weft as wf
+from tests import oracle
 from weft.dtypes.formats import FLOATS, Format
 from weft.dtypes.parse import parse_dtype
+from weft.graph.node import Graph
+from weft.graph.primitives import TABLE, bind
+from weft.runtime import execute
 
 MODES = {
     "nearest": gfloat.RoundMode.TiesToEven, "nearest away": gfloat.RoundMode.TiesToAway, "up": gfloat.RoundMode.TowardPositive,
@@ -91,6 +95,28 @@ def test_roundings(form: Format, rng: np.random.Generator) -> None:
     check_roundings(form, rng)
 
 
+def check_chance(form: Format, rng: np.random.Generator) -> None:
+    """Check stochastic rounding with given words: as many bits as are cut off, or the first of them and half of the next."""
+    own = numbers(form)
+    own = own[np.isfinite(own)]
+    x = rng.choice(own, 500) * rng.uniform(-1.0, 1.0, 500)
+    x = x[(np.abs(x) >= 2.0**-126) & (np.abs(x) < 2.0**126)].astype(np.float32)
+    words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
+    leaves, arrays = oracle.leaves((x, words)), [execute.to_buffer(x), execute.to_buffer(words)]
+    for bits, way in ((32, gfloat.RoundMode.StochasticFastest), (8, gfloat.RoundMode.StochasticFast)):
+        node = bind(TABLE["round_stochastic"], *leaves, dtype=form, bits=bits)
+        (got,) = execute.run(Graph(leaves, [node]), arrays)
+        drawn = (words >> np.uint32(32 - bits)).astype(np.int64)
+        want = gfloat.round_ndarray(info_of(form), x.astype(np.float64), way, True, drawn, bits)
+        found = wf.array(execute.to_numpy(got, node.shape, node.dtype)).astype("float64").numpy()
+        np.testing.assert_array_equal(found, want, err_msg=f"{form}, {bits} bits")
+
+
+@pytest.mark.parametrize("form", [f for f in NAMED if f.special != "scale"], ids=str)
+def test_stochastic_rounding(form: Format, rng: np.random.Generator) -> None:
+    check_chance(form, rng)
+
+
 def test_made_formats() -> None:
     for seed in np.random.default_rng().integers(10**6, size=12):
         print("seed", seed)
@@ -99,3 +125,4 @@ def test_made_formats() -> None:
         print(form)
         check_codes(form)
         check_roundings(form, rng)
+        check_chance(form, rng)
