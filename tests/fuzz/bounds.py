@@ -51,6 +51,8 @@ def check_node(node: Node, args: Sequence[np.ndarray], got: np.ndarray) -> str |
                 sizes = [np.abs(oracle.widened(a)) if oracle.is_float(a.dtype) else a for a in args]
                 scale = np.abs(np.asarray(op.reference(*sizes, **node.params), np.float64))
             terms = max(2.0, max((a.size for a in args), default=2) / max(got.size, 1))
+            if op.name == "dot_general":
+                terms = max(2.0, np.sqrt(args[0].size * args[1].size / max(got.size, 1)))
             if op.name in ("scatter", "cumulative_sum"):
                 terms = max(2.0, float(max(a.size for a in args)))
                 inner = max(inner, eps if op.name == "scatter" else 0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 
 import weft as wf
@@ -154,14 +156,24 @@ def rounded(g: Growth) -> str:
     if g.values[x].ndim and r.random() < 0.25:
         blocks = r.choice(("mxfp4", "mxfp6_e2m3", "mxfp8_e4m3", "nvfp4", "block_format('int4', 4)", "block_format('int8', None)"))
         return f"wf.nn.dequantize(wf.nn.quantize({x}, wf.{blocks}), '{g.dtype}')"
-    form = r.choice([d for d in (*FLOATS, *SMALL) if d not in (g.values[x].dtype.name, "float64")])
+    own = r.random() < 0.25
+    named = r.choice([d for d in (*FLOATS, *SMALL) if d not in (g.values[x].dtype.name, "float64")])
+    form = own_format(r) if own else repr(named)
     mode, saturate = r.choice((*rounding.MODES, "stochastic", "stochastic")), r.choice((None, True))
-    way = f"'{form}', rounding={mode!r}, saturate={saturate}"
+    way = f"{form}, rounding={mode!r}, saturate={saturate}"
     if mode != "stochastic" and r.random() < 0.4:
         return f"wf.nn.fake_quantize({x}, {way}{r.choice(('', ', scale=0.25'))})"
     key = f", key=wf.random.key({r.randrange(9)})" if mode == "stochastic" else ""
-    back = f".astype('{g.dtype}')" if r.random() < 0.7 else ""
+    back = f".astype('{g.dtype}')" if own or r.random() < 0.7 else ""
     return f"{x}.astype({way}{key}){back}"
+
+
+def own_format(r: random.Random) -> str:
+    """A float format of drawn digits, bias and special numbers."""
+    exponent, mantissa, infinities = r.randint(2, 8), r.randint(1, 7), r.random() < 0.5
+    bias = 2 ** (exponent - 1) - 1 + (r.randint(-2, 2) if exponent < 8 else 0)
+    nans = infinities or r.random() < 0.5
+    return f"wf.float_dtype({exponent}, {mantissa}, {bias}, infinities={infinities}, nans={nans}, subnormals={r.random() < 0.8})"
 
 
 def back(g: Growth) -> str:

@@ -22,6 +22,7 @@ from weft.devices.cpu.emit.text import Generated
 from weft.devices.cpu.generate import generate
 from weft.devices.cpu.native.compile import LoadedKernel
 from weft.dtypes.formats import BOOL, FROM_NUMPY, Format
+from weft.dtypes.rounding import decode_array
 from weft.graph.primitives import TABLE
 from weft.kernel.ir import (
     MACHINE_OPERATIONS,
@@ -197,6 +198,8 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
     if a.dtype.kind in "iub":
         return bool(np.array_equal(a.view(np.uint8) if a.dtype == bool and a.flags.c_contiguous and a.ndim else a,
                                    b.view(np.uint8) if b.dtype == bool and b.flags.c_contiguous and b.ndim else b))
+    if a.dtype.names is not None:  # of a made format
+        a, b = decode_array(a), decode_array(b)
     whole = np.dtype(f"u{a.dtype.itemsize}")
     equal = np.ascontiguousarray(a).view(whole) == np.ascontiguousarray(b).view(whole)
     return bool((equal | (np.isnan(a) & np.isnan(b))).all())
