@@ -141,8 +141,8 @@ def test_nestings_agree(trial: int) -> None:
     directions = [wf.array(v) for v in vs]
     kinds, others = (r.choices(list(DIRECTIONAL), k=order) for _ in range(2))
     names, f = program(r)
-    while not np.isfinite(along(["double vjp"] * order, f, directions)(wf.array(x)).numpy()).all():
-        names, f = program(r)  # powers of powers overflow: the sum of an infinity and its opposite depends on the order
+    while not (np.abs(along(["double vjp"] * order, f, directions)(wf.array(x)).numpy()) < 1e6).all():
+        names, f = program(r)  # powers of powers overflow or are too steep for differences
     print("seed", SEED, names, kinds, others)
     got = along(kinds, f, directions)(wf.array(x)).numpy()
     again = along(others, f, directions)(wf.array(x)).numpy()
