@@ -19,6 +19,7 @@ NAMES = (
 )
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_wide_indices(name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(printed, "LIMIT", 4)

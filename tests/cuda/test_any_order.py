@@ -101,7 +101,7 @@ GIVEN: dict[str, Any] = {  # and what they are
 }
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("kind", ["int32", "int64", "float32", "bfloat16"])
 @pytest.mark.parametrize("traced", [False, True], ids=["eager", "jit"])
 @pytest.mark.parametrize("name", INDICES)
@@ -197,7 +197,7 @@ def test_compiled(capability: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatc
 # ---- in order
 
 
-@pytest.mark.drawn(24)
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("shape", "places"), [
     ((7,), (40,)), ((1,), (1,)), ((1,), (20,)), ((5,), (0,)), ((3, 4), (300,)), ((50, 300), (9,)), ((2, 3), (5, 4)),

@@ -61,6 +61,7 @@ def test_launches() -> None:
     assert all("float64" not in x.text for x in found[0])
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("options", [{}, {"is_causal": True, "enable_gqa": True}, {"mask": True}, {"dropout_p": 0.25}], ids=str)
 def test_on_gpu_sim(options: dict[str, Any], dtype: str, rng: np.random.Generator) -> None:

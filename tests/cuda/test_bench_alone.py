@@ -62,6 +62,7 @@ def wait_until_nobody_works(folder: Path) -> None:
     assert working(folder) == []
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("number", ENDS, ids=lambda n: n.name)
 def test_nothing_outlives_the_command(number: signal.Signals, tmp_path: Path) -> None:
     """However it ends, in the middle of a row: also what a row has started ends, and the run can go on."""

@@ -196,6 +196,7 @@ FOLLOWED: dict[str, Any] = {
 }
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("side", [512, 2048])
 def test_wgmma_of_a_product_is_not_serialised(side: int, dtype: str, tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def _run(device: str, code: str) -> tuple[str, str]:
 GOOD = {"": "cpu", "cpu": "cpu", "cpu:0": "cpu", "auto": "cpu", SIM: SIM}
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("name", [*GOOD, "foo", "gpu", "gpu:0", "gpu:17", "GPU", "cuda"])
 def test_the_variable_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In errors of programs, and by ``weft info``, which says whether it can be."""

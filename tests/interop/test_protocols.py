@@ -29,7 +29,7 @@ def drawn(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.random.default_rng().integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
 
 
-@pytest.mark.drawn(36)
+@pytest.mark.drawn(24)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_memory_is_seen_and_kept(dtype: str, shape: tuple[int, ...]) -> None:

@@ -30,7 +30,7 @@ def slopes(errors: list[float]) -> list[float]:
     return [math.log2(a / b) for a, b in zip(errors, errors[1:], strict=False)]
 
 
-@pytest.mark.drawn(10)
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("solver", EXPLICIT + IMPLICIT, ids=name)
 @pytest.mark.parametrize("draw", [draw_linear, draw_nonlinear])
 def test_order(solver: Any, draw: Any) -> None:
@@ -53,7 +53,7 @@ def test_order(solver: Any, draw: Any) -> None:
     assert max(slopes(errors)) > solver.order - 0.5, errors
 
 
-@pytest.mark.drawn(5)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("solver", EXPLICIT + IMPLICIT, ids=name)
 def test_order_inside_of_steps(solver: Any) -> None:
     """Times inside of steps have the order of the polynomial, and cost no steps."""
@@ -96,7 +96,7 @@ def test_symplectic(solver: Any) -> None:
     assert abs(np.polyfit(times, energy, 1)[0]) < 1e-4
 
 
-@pytest.mark.drawn(16)
+@pytest.mark.drawn(10)
 @pytest.mark.parametrize("problem", NONSTIFF, ids=name)
 @pytest.mark.parametrize("solver", [s for s in EXPLICIT if s.error_order > 2] + [ode.Kvaerno5()], ids=name)
 def test_literature(problem: Problem, solver: Any) -> None:

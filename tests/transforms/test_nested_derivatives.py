@@ -133,6 +133,7 @@ def differences(f: Function, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, 
     return near + (near - far) / 15, float(np.abs(near - far).max())
 
 
+@pytest.mark.drawn(20)
 @pytest.mark.parametrize("trial", range(40))
 def test_nestings_agree(trial: int) -> None:
     r = random.Random(SEED + trial)
