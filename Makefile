@@ -44,7 +44,7 @@ fuzz: $(STAMP)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
 
 # The second device without a GPU, in an environment of its own (Triton takes 1 GB): the code for it is interpreted, and compiled
-# for cards that are not there. Fourteen to twenty-four minutes on two cores, by what runs beside it.
+# for cards that are not there. About a quarter of an hour on two cores.
 GPU_TESTS ?= tests/cuda
 test-gpu: $(GPU_STAMP)
 	OPENBLAS_NUM_THREADS=1 $(GPU_VENV)/bin/python -m pytest -n auto $(GPU_TESTS)
