@@ -13,6 +13,7 @@ from weft.graph.node import Node, topological_order
 from weft.graph.primitives.table import CONSTANT, input_leaf, is_placeholder
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import CONTEXT
+from weft.transforms.effect_order import ordered_effects
 from weft.transforms.variables import Argument, evaluate, name_of
 from weft.transforms.write_log import call_atomically
 
@@ -69,7 +70,9 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
 
 def _jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool, what: str) -> Any:
     e = evaluate(fun, primals, {}, range(len(primals)), has_aux, what)
-    values, changes = forward(e.nodes, _directions(e.arguments, tangents, what))
+    with ordered_effects() as effects:
+        values, changes = forward(e.nodes, _directions(e.arguments, tangents, what))
+    effects.keep([*effects.last])
     out, tangent = e.rebuild(values), e.unflatten_derivatives(changes)
     return (out, tangent, e.aux) if has_aux else (out, tangent)
 
