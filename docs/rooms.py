@@ -58,7 +58,6 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.dist.collectives": "Collectives and messages",
     "weft.dist.groups": "Some of the ranks",
     "weft.dist.world": "The job",
-    "weft.dist.failures": "The error",
     "weft.ode.adjoint": "Gradients by the adjoint equation",
     "weft.optim.optimizer": "The base class",
     "weft.optim.update_rules": "Optimizers",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.dist.engine import Engine, Waiter
-from weft.dist.failures import CollectiveError
+from weft.errors import CollectiveError
 
 AGREEMENT_TAG = 1
 _BYTES = 256

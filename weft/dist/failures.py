@@ -1,4 +1,4 @@
-"""The error of ranks that do not meet, exit codes, and the line that says which rank raised."""
+"""Exit codes of a job, and the line that says which rank raised."""
 
 from __future__ import annotations
 
@@ -8,14 +8,6 @@ import traceback
 from weft.errors import is_own_file
 
 FAILED, HUNG = 70, 75  # exit codes of the job
-
-
-class CollectiveError(RuntimeError):
-    """Ranks do not meet: one is gone, waits too long, or asks for something else. ``code``: the exit code of the job."""
-
-    def __init__(self, message: str = "", code: int = FAILED) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def describe(rank: int, size: int, error: BaseException) -> str:

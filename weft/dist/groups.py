@@ -41,6 +41,10 @@ def group(ranks: Iterable[int]) -> Group:
     ----------
     ranks : ints, each once; the order is that of sums and of the rows of :func:`all_gather`
 
+    Returns
+    -------
+    Group
+
     Raises
     ------
     TypeError, ValueError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from weft.dist.agreement import empty, pack, unpack
-from weft.dist.failures import CollectiveError
 from weft.dist.world import world
+from weft.errors import CollectiveError
 
 _TAGS = {False: 3, True: 5}  # of values, and of derivatives: their orders are opposite; the next tag is that of the content
 

@@ -20,10 +20,10 @@ import numpy as np
 
 from weft.dist.agreement import agree_to_leave
 from weft.dist.engine import Engine, Request
-from weft.dist.failures import FAILED, HUNG, CollectiveError, describe
+from weft.dist.failures import FAILED, HUNG, describe
 from weft.dist.mpi import MPI, launched_rank
 from weft.dist.report import DONE, FAILURE, WAITING, Report
-from weft.errors import is_own_file
+from weft.errors import CollectiveError, is_own_file
 
 PATIENCE_VARIABLE = "WEFT_PATIENCE"
 _SPINS, _YIELDS = 100, 5000  # requests are asked without a pause, then with a yield, then with short sleeps
@@ -141,6 +141,15 @@ def world() -> World:
 def rank() -> int:
     """Return the number of this process among those of the job: 0 without a launcher.
 
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    DeviceError
+        MPI cannot be loaded, or is another one than the launcher's.
+
     Examples
     --------
     >>> import weft as wf
@@ -153,6 +162,15 @@ def rank() -> int:
 
 def size() -> int:
     """Return the number of ranks of the job: 1 without a launcher.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    DeviceError
+        As :func:`rank`.
 
     Examples
     --------
