@@ -38,7 +38,7 @@ def _bytes(x: np.ndarray) -> np.ndarray:
 
 def all_sum(link: Link, x: np.ndarray) -> np.ndarray:
     """Return the sum over the ranks."""
-    own, n = np.ascontiguousarray(x).reshape(-1), link.size
+    own, n = np.asarray(x, order="C").reshape(-1), link.size
     if n & (n - 1) == 0 and not _is_narrow(x.dtype):
         total = _double_sums(link, own) if x.nbytes <= SHORT_BYTES else _halve_and_double(link, own)
     elif x.nbytes * n <= SHORT_BYTES:
@@ -52,12 +52,13 @@ def all_sum(link: Link, x: np.ndarray) -> np.ndarray:
 
 def reduce_scatter(link: Link, x: np.ndarray) -> np.ndarray:
     """Return row ``rank`` of the sum over the ranks."""
-    return _add_up(list(all_to_all(link, x)))
+    rows = all_to_all(link, x)
+    return _add_up([rows[k, ...] for k in range(link.size)])  # arrays, also of no dimensions
 
 
 def all_to_all(link: Link, x: np.ndarray) -> np.ndarray:
     """Return this rank's row of every rank's array."""
-    x, me = np.ascontiguousarray(x), link.me
+    x, me = np.asarray(x, order="C"), link.me
     out = np.empty_like(x)
     out[me] = x[me]
     others = [k for k in range(link.size) if k != me]
@@ -67,7 +68,7 @@ def all_to_all(link: Link, x: np.ndarray) -> np.ndarray:
 
 def all_gather(link: Link, x: np.ndarray) -> np.ndarray:
     """Return the arrays of all ranks, stacked."""
-    x, me = np.ascontiguousarray(x), link.me
+    x, me = np.asarray(x, order="C"), link.me
     out = np.empty((link.size, *x.shape), x.dtype)
     out[me] = x
     others = [k for k in range(link.size) if k != me]

@@ -32,7 +32,8 @@ def main(argv: list[str]) -> None:
         sys.stderr.write(f"weft: {why}: the job ends\n")
         Report(place).write(FAILURE + why)  # the launcher ends the others, which may wait in MPI's start
         os._exit(FAILED)
-    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]  # the launcher puts the rank before each line
+    for stream in (sys.stdout, sys.stderr):  # whole lines: the launcher puts the rank before each piece
+        stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
     script, sys.argv = argv[0], argv
     sys.path[0] = str(Path(script).resolve().parent)
     try:
