@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "AxisError", "CollectiveError", "DTypeError", "DataError", "EmptyError", "LabelError", "ShapeError", "SolverError", "TraceError",
+    "AxisError", "CollectiveError", "DTypeError", "DataError", "EmptyError", "LabelError", "ShapeError", "SolverError",
+    "TraceError",
 ]
 
 PACKAGE = os.path.join(os.path.dirname(__file__), "")  # ends in a separator, so that a sibling weft_demo.py does not match

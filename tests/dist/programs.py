@@ -76,6 +76,7 @@ def check_values(rng: np.random.Generator, case: int) -> None:
     group = None if members == list(EVERYBODY) else wf.dist.group(members)
     whole = (n, *shape) if name in HAS_ROWS else shape
     data = [draw(rng, (3, *whole), dtype) for _ in EVERYBODY]  # three examples
+    axis = int(rng.integers(1 + len(whole)))
     if RANK not in members:
         return
     me, own = members.index(RANK), data[RANK]
@@ -97,7 +98,6 @@ def check_values(rng: np.random.Generator, case: int) -> None:
     all_three = np.stack([answer(k) for k in range(3)])
     same(wf.vmap(f)(x), all_three, (what, "vmap"))
     same(wf.jit(wf.vmap(f))(x), all_three, (what, "jit of vmap"))
-    axis = int(rng.integers(x.ndim))
     same(wf.vmap(f, in_axes=axis)(wf.moveaxis(x, 0, axis)), all_three, (what, "vmap over an inner axis"))
     same(wf.scan(lambda c, row: (c, f(row)), None, x)[1], all_three, (what, "scan"))
     same(wf.jit(lambda x: wf.scan(lambda c, row: (c, f(row)), None, x)[1])(x), all_three, (what, "jit of scan"))
@@ -150,6 +150,54 @@ def check_second_derivatives() -> None:
     g = wf.grad(lambda x: (wf.grad(lambda x: (wf.dist.all_gather(x) ** 3).sum())(x) ** 2).sum())(x)
     ours = np.linspace(0.1, 1, 3) + RANK  # the inner gradient is 3 x^2 of each of the ranks' losses
     assert np.allclose(g.numpy(), 2 * (3 * SIZE * ours**2) * 6 * SIZE * ours), (g, ours)
+
+
+def check_rules_of_users() -> None:
+    """A copy of an array for all ranks, whose derivative is the sum of theirs: the first half of a layer that is split."""
+    @wf.custom_vjp
+    def copy(x: Any) -> Any:
+        return x
+
+    copy.defvjp(lambda x: (x, None), lambda _, g: (wf.dist.all_sum(g),))
+    x = wf.arange(4.0)
+
+    def loss(x: Any) -> Any:
+        return (copy(wf.sin(x)) * (1.0 + RANK)).sum() + (copy(x) * RANK).sum()
+
+    want = np.cos(np.arange(4.0)) * sum(1.0 + r for r in EVERYBODY) + sum(EVERYBODY)
+    for f in (wf.grad(loss), wf.jit(wf.grad(loss)), wf.jit(lambda x: wf.vmap(wf.grad(loss))(x[None])[0])):
+        y = f(x)
+        if RANK == 0:
+            assert np.allclose(y.numpy(), want), (y, want)
+
+
+def check_training() -> None:
+    """Steps of gradient descent on each rank's rows: equal weights on all ranks, in jit and in a scan of the same steps."""
+    wf.random.seed(SEED)
+    start = wf.nn.Linear(3, 2)
+    rows = wf.asarray(np.random.default_rng([SEED, RANK]).normal(size=(4, 8, 3)).astype(np.float32))
+    results = []
+    for loop in (False, True):
+        net = wf.nn.Linear(3, 2)
+        net.weight[...], net.bias[...] = start.weight, start.bias
+        optimizer = wf.optim.Adam(lr=0.1).init(net)
+
+        def step(x: Any, net: Any = net, optimizer: Any = optimizer) -> Any:
+            loss, slope = wf.value_and_grad(lambda net: (net(x) ** 2).mean())(net)
+            optimizer.update(net, wf.tree_map(lambda g: wf.dist.all_sum(g) / SIZE, slope))
+            return loss
+
+        if loop:
+            wf.scan(lambda c, x, step=step: (c, step(x)), None, rows)
+        else:
+            jitted = wf.jit(step)
+            for x in rows:
+                jitted(x)
+            assert jitted.traces == 1
+        results.append(np.concatenate([net.weight.numpy().ravel(), net.bias.numpy()]))
+    assert results[0].tobytes() == results[1].tobytes()
+    gathered = wf.dist.all_gather(wf.asarray(results[0])).numpy()
+    assert all(row.tobytes() == results[0].tobytes() for row in gathered)
 
 
 def check_effects() -> None:
@@ -258,6 +306,8 @@ def main() -> None:
     for case in range(int(sys.argv[3])):
         check_gradients(rng, case)
     check_second_derivatives()
+    check_rules_of_users()
+    check_training()
     check_effects()
     check_messages()
     print_hashes()

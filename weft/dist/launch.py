@@ -102,9 +102,12 @@ class _Job:
             print(f"weft: the job was ended by {signal.Signals(self._stop).name}", file=sys.stderr)
             return 128 + self._stop
         reports = read_reports(self._folder)
-        unfinished = [rank for rank, (_, text) in reports.items() if text != DONE]
-        code = FAILED if ended_here or (unfinished and not process.returncode) else process.returncode
-        code = 128 - code if code < 0 else code
+        code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        told = [int(text.removeprefix(FAILURE)) for _, text in reports.values() if text.startswith(FAILURE)]
+        if told and code not in told:  # two ranks ended the job at once, or MPI had not begun
+            code = told[0]
+        elif not code and (ended_here or any(text != DONE for _, text in reports.values())):
+            code = FAILED
         if code:
             self._tell(code, reports)
         return code

@@ -8,7 +8,7 @@ from pathlib import Path
 
 FOLDER_VARIABLE = "WEFT_JOB_FOLDER"
 DONE = "is done"
-FAILURE = "failed: "  # begins the text of a rank that has said itself why the job ends
+FAILURE = "failed with code "  # begins the text of a rank that has said itself why the job ends
 WAITING = "waits for the others in "
 _BYTES = 1024
 

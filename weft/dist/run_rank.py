@@ -30,7 +30,7 @@ def main(argv: list[str]) -> None:
         place = launched_rank() or 0
         why = describe(place, int(os.environ.get("PMI_SIZE", 1)), error)
         sys.stderr.write(f"weft: {why}: the job ends\n")
-        Report(place).write(FAILURE + why)  # the launcher ends the others, which may wait in MPI's start
+        Report(place).write(f"{FAILURE}{FAILED}")  # the launcher ends the others, which may wait in MPI's start
         os._exit(FAILED)
     for stream in (sys.stdout, sys.stderr):  # whole lines: the launcher puts the rank before each piece
         stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]

@@ -39,7 +39,7 @@ class World:
         self.rank, self.size = 0, 1
         self.patience = float(os.environ.get(PATIENCE_VARIABLE, 60))
         self.failure = ""  # why no more messages can be exchanged
-        self._thread = threading.get_ident()
+        self._thread = os.getpid(), threading.get_ident()
         self._unsent: list[tuple[Request, int]] = []  # messages of ``send`` that may not have left
         self.report: Report | None = None
         place = launched_rank()
@@ -57,8 +57,10 @@ class World:
         """Give the engine for messages that belong to ``what``. If they are interrupted, no more are exchanged."""
         if self.failure:
             raise CollectiveError(f"rank {self.rank}: no {what} is possible: {self.failure}")
-        if threading.get_ident() != self._thread:
-            raise CollectiveError(f"rank {self.rank}: {what} is asked for in another thread than the first one that used wf.dist")
+        if self._is_elsewhere():
+            raise CollectiveError(
+                f"rank {self.rank}: {what} is asked for in another thread or process than the first one that used wf.dist"
+            )
         assert self.engine is not None and self.report is not None
         self.report.write(WAITING + what)
         try:
@@ -67,6 +69,10 @@ class World:
             self.failure = f"{what} was interrupted by {type(error).__name__}"
             raise
         self.report.write(f"is past {what}")
+
+    def _is_elsewhere(self) -> bool:
+        """Return whether this is another thread, or a forked process: the order of their collectives would be accidental."""
+        return (os.getpid(), threading.get_ident()) != self._thread
 
     def wait(self, requests: Sequence[tuple[Request, int]], what: str) -> None:
         """Wait until the requests, each with the rank at the other end, are done; at most ``patience`` seconds."""
@@ -93,7 +99,7 @@ class World:
 
     def leave(self) -> None:
         """Wait until all ranks are at the end of their scripts."""
-        if self.engine is None or self.failure:
+        if self.engine is None or self.failure or self._is_elsewhere():
             return
         try:
             with self.conversation("the end of the script"):
@@ -109,7 +115,7 @@ class World:
         assert self.engine is not None
         self.failure = self.failure or why
         if self.report is not None:
-            self.report.write(FAILURE + why)
+            self.report.write(f"{FAILURE}{code}")
         sys.stdout.flush()
         sys.stderr.write(f"weft: {why}: the job ends\n")  # one write: lines of ranks mix
         sys.stderr.flush()

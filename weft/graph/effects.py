@@ -11,14 +11,14 @@ Derivative rules add effects while a graph is walked. :func:`collect_effects` gi
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from weft.dtypes.formats import INT32
-from weft.graph.node import Node, Primitive
+from weft.graph.node import Graph, Node, Primitive, rebuild
 from weft.graph.primitives.common import zero_vjp
 from weft.graph.primitives.table import bind, constant
 
@@ -68,6 +68,18 @@ def add_effect(op: Primitive, *inputs: Node, **params: Any) -> Node:
     if added is not None:
         added.append(node)
     return node
+
+
+def order_effects(nodes: Sequence[Node], operands: Iterable[Node]) -> list[Node]:
+    """Return the results of a user's derivative rule for these operands, its effects behind those that the walk added before."""
+    graph = Graph(list(operands), nodes)
+    if not has_effects(graph.order):
+        return list(nodes)
+
+    def change(node: Node, inputs: tuple[Node, ...]) -> Node:
+        return add_effect(node.op, *inputs[:-1], **node.params) if node.op.effect else node.on(inputs)
+
+    return [*rebuild(graph, change).outputs]
 
 
 def has_effects(order: Sequence[Node]) -> bool:

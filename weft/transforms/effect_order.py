@@ -7,7 +7,7 @@ outside of jit run where the transformed function returns. Outside of transforms
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,11 @@ def run_effect(op: Primitive, *inputs: Node, **params: Any) -> Node:
         op.rule(*inputs, first_turn(), **params)  # raises errors of shape and dtype
         assert op.reference is not None
         return numpy_node(op.reference(*map(read_array, inputs), None, **params))
-    node = bind(op, *inputs, _cell().node, **params)
-    _cell()._set(turn_after(node))
+    cell = _cell()
+    if CONTEXT.trace is not None and not CONTEXT.trace.carries_turns:
+        return bind(op, *inputs, first_turn(), **params)
+    node = bind(op, *inputs, cell.node, **params)
+    cell._set(turn_after(node))
     return node
 
 
@@ -70,7 +73,17 @@ class _AddedEffects:
 
 
 @contextmanager
-def ordered_effects() -> Iterator[_AddedEffects]:
-    """Collect the effects that derivative rules add inside. They take place after those that the function asked for."""
-    with collect_effects(_TURN[0].node if _TURN else None) as added:
+def _collect() -> Iterator[_AddedEffects]:
+    with collect_effects(_TURN[0].node) as added:
         yield _AddedEffects(added)
+
+
+_NONE = nullcontext(_AddedEffects([]))
+
+
+def ordered_effects() -> AbstractContextManager[_AddedEffects]:
+    """Collect the effects that derivative rules add inside. They take place after those that the function asked for.
+
+    A process that has asked for none pays nothing.
+    """
+    return _collect() if _TURN else _NONE
