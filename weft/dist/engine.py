@@ -27,6 +27,9 @@ class Engine(Protocol):
     def irecv(self, data: np.ndarray, source: int, tag: int) -> Request:
         """Begin to receive as many bytes as ``data`` has."""
 
+    def finish(self) -> None:
+        """End the library's work on this rank, after the last message."""
+
     def abort(self, code: int) -> None:
         """End all ranks of the job with an exit code."""
 

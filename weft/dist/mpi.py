@@ -23,6 +23,9 @@ class MPI:
 
     def __init__(self) -> None:
         try:
+            import mpi4py
+
+            mpi4py.rc.finalize = False  # a forked process that leaves would end MPI for its parent
             from mpi4py import MPI as mpi
         except ImportError as error:
             raise DeviceError(f"wf.dist: mpi4py cannot be loaded ({error}): pip install 'weft[dist]'") from None
@@ -34,7 +37,7 @@ class MPI:
                 f"wf.dist: the launcher started {started} ranks, but {library}, which mpi4py uses, sees {world.size}: they "
                 "belong to two kinds of MPI. Use the mpiexec of mpi4py's own MPI, as `weft launch` does"
             )
-        self._comm, self._bytes = world.Dup(), mpi.BYTE
+        self._comm, self._bytes, self._finalize = world.Dup(), mpi.BYTE, mpi.Finalize
         self.rank, self.size = world.rank, world.size
 
     def isend(self, data: np.ndarray, to: int, tag: int) -> Request:
@@ -42,6 +45,9 @@ class MPI:
 
     def irecv(self, data: np.ndarray, source: int, tag: int) -> Request:
         return self._comm.Irecv([data, self._bytes], source, tag)
+
+    def finish(self) -> None:
+        self._finalize()
 
     def abort(self, code: int) -> None:
         self._comm.Abort(code)

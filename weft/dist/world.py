@@ -99,12 +99,15 @@ class World:
 
     def leave(self) -> None:
         """Wait until all ranks are at the end of their scripts."""
-        if self.engine is None or self.failure or self._is_elsewhere():
+        if self.engine is None or self._is_elsewhere():
             return
+        if self.failure:
+            return self.end(f"rank {self.rank} of {self.size} is at the end of its script, but {self.failure}", FAILED)
         try:
             with self.conversation("the end of the script"):
                 self.wait(self._unsent, "the end of the script, before its messages are received")
                 agree_to_leave(self, self.engine)
+                self.engine.finish()
             if self.report is not None:
                 self.report.write(DONE)
         except CollectiveError as error:
