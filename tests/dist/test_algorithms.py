@@ -138,7 +138,7 @@ def test_sums_have_the_bits_of_the_tree(n: int) -> None:
         wide = [x.astype(np.float32) for x in data] if dtype in ("float16", "bfloat16") else data
         with np.errstate(all="ignore"):
             expected = tree(wide).astype(data[0].dtype)
-        results, sent = together(n, lambda link, r: algorithms.all_sum(link, shown[r]))
+        results, sent = together(n, lambda link, r, shown=shown: algorithms.all_sum(link, shown[r]))
         for out in results:
             assert out.tobytes() == expected.tobytes(), (n, size, dtype)
         assert all(x.tobytes() == y.tobytes() for x, y in zip(data, map(np.ascontiguousarray, shown), strict=True))
@@ -159,16 +159,16 @@ def test_moves(n: int) -> None:
         else:
             data = [draw(rng, (n, *shape), dtype) for _ in range(n)]
         shown = [view(x, rng) for x in data]
-        for r, out in enumerate(together(n, lambda link, r: algorithms.all_to_all(link, shown[r]))[0]):
+        for r, out in enumerate(together(n, lambda link, r, shown=shown: algorithms.all_to_all(link, shown[r]))[0]):
             assert out.tobytes() == np.stack([x[r] for x in data]).tobytes()
-        for out in together(n, lambda link, r: algorithms.all_gather(link, shown[r]))[0]:
+        for out in together(n, lambda link, r, shown=shown: algorithms.all_gather(link, shown[r]))[0]:
             assert out.tobytes() == np.stack(data).tobytes() and out.shape == (n, n, *shape)
         for root in range(n):
-            for out in together(n, lambda link, r, root=root: algorithms.broadcast(link, shown[r], root))[0]:
+            for out in together(n, lambda link, r, root=root, shown=shown: algorithms.broadcast(link, shown[r], root))[0]:
                 assert out.tobytes() == data[root].tobytes()
         if dtype != "bool":
-            totals, _ = together(n, lambda link, r: algorithms.all_sum(link, shown[r]))
-            for r, out in enumerate(together(n, lambda link, r: algorithms.reduce_scatter(link, shown[r]))[0]):
+            totals, _ = together(n, lambda link, r, shown=shown: algorithms.all_sum(link, shown[r]))
+            for r, out in enumerate(together(n, lambda link, r, shown=shown: algorithms.reduce_scatter(link, shown[r]))[0]):
                 assert out.tobytes() == totals[0][r].tobytes()
         together(n, lambda link, r: (algorithms.barrier(link), np.zeros(1))[1])
 

@@ -6,8 +6,11 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.dist.jobs import run_job
 
+pytestmark = pytest.mark.xdist_group("jobs")
 SCRIPT = """
 import os, sys, threading
 import helper

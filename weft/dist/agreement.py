@@ -37,13 +37,14 @@ def agree(world: Waiter, engine: Engine, ranks: tuple[int, ...], request: str, p
     me, n = ranks.index(world.rank), len(ranks)
     right, left = ranks[(me + 1) % n], ranks[me - 1]
     theirs = empty()
-    requests = [(engine.irecv(theirs, left, AGREEMENT_TAG), left), (engine.isend(pack(request, place), right, AGREEMENT_TAG), right)]
+    arriving, leaving = engine.irecv(theirs, left, AGREEMENT_TAG), engine.isend(pack(request, place), right, AGREEMENT_TAG)
+    requests = [(arriving, left), (leaving, right)]
     world.wait(requests, f"{request} ({place})" if place else request)
     other, other_place = unpack(theirs)
     if other != request:
         raise CollectiveError(
-            f"rank {world.rank} of {world.size} {_describe(request, place)}, but rank {left} {_describe(other, other_place)}: all "
-            "ranks must ask for the same, in the same order"
+            f"rank {world.rank} of {world.size} {_describe(request, place)}, but rank {left} {_describe(other, other_place)}: "
+            "all ranks must ask for the same, in the same order"
         )
 
 

@@ -1,8 +1,8 @@
 """Collectives made of messages between two ranks, on NumPy arrays.
 
-Sums are added up in one tree, which the number of ranks fixes: the largest power of 2 of the ranks, then the rest, each in the same
-way. Among 2**k ranks recursive halving and doubling add in this order; it sends as many bytes as a ring, in 2 k messages. Other
-numbers of ranks exchange parts directly. So a sum has the same bits on all ranks, in every run, whatever the MPI.
+Sums are added up in one tree, which the number of ranks fixes: the largest power of 2 of the ranks, then the rest, each in the
+same way. Among 2**k ranks recursive halving and doubling add in this order; it sends as many bytes as a ring, in 2 k messages.
+Other numbers of ranks exchange parts directly. So a sum has the same bits on all ranks, in every run, whatever the MPI.
 """
 
 from __future__ import annotations

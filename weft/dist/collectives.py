@@ -34,7 +34,8 @@ def _group(name: str, group: Group | None) -> Group:
     if not isinstance(group, Group):
         raise TypeError(f"{name}: group is {short(group)}, but must be a result of wf.dist.group")
     if group.rank is None:
-        raise ValueError(f"{name}: rank {world().rank} is not in the group of ranks {list(group.ranks)}: only members may call it")
+        ranks = list(group.ranks)
+        raise ValueError(f"{name}: rank {world().rank} is not in the group of ranks {ranks}: only members may call it")
     return group
 
 

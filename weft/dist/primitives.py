@@ -1,6 +1,6 @@
 """The primitives of collectives and messages: host steps that are effects, with derivatives and batching rules.
 
-As for a scan, they are not in ``TABLE``: what they compute depends on other processes, so the table's samples do not fit them. The
+As for a scan, they are not in ``TABLE``: what they compute depends on other processes, so samples do not fit them. The
 derivative of a rank's result counts for the sum of what all ranks differentiate: that of a gather is the sum of the cotangents of
 this rank's part, and so on. ``all_sum`` is the exception: its result is one number of the job, and its cotangent, equal on all
 ranks, is counted once.
@@ -61,7 +61,7 @@ def _summed(x: Node, turn: Node, what: str, **params: Any) -> tuple[Shape, Forma
 def check_summed(x: Node, what: str) -> None:
     """Raise DTypeError if there is no sum of this dtype."""
     if x.dtype not in _SUMMED:
-        raise DTypeError(f"{what}: x is {x.dtype.name}{list(x.shape)}, which has no sum over ranks: cast it, for example to int32")
+        raise DTypeError(f"{what}: x is {x.dtype.name}{list(x.shape)}, which has no sum over ranks: cast it, as to int32")
 
 
 def check_rows(x: Node, what: str, size: int) -> None:
@@ -133,8 +133,8 @@ _ENTRIES: dict[str, Primitive] = {}
 
 def _enter(name: str, rule: Any, algorithm: Any, vjp: Any, behind: bool = False, shift: int = 0) -> Primitive:
     entry = _ENTRIES[name] = Primitive(
-        f"dist_{name}", "host", rule, _together(algorithm), None, vjp, _batch(name, behind, shift), moving, raises=True, effect=True,
-        jvp=_tangent(name),
+        f"dist_{name}", "host", rule, _together(algorithm), None, vjp, _batch(name, behind, shift), moving, raises=True,
+        effect=True, jvp=_tangent(name),
     )
     return entry
 

@@ -87,7 +87,8 @@ class World:
             if turns % 64 == 0 and time.monotonic() > end:
                 ranks = sorted({peer for _, peer in requests})
                 others = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
-                raise CollectiveError(f"rank {self.rank} of {self.size} has waited {self.patience:g} s for {others} in {what}", HUNG)
+                me = f"rank {self.rank} of {self.size}"
+                raise CollectiveError(f"{me} has waited {self.patience:g} s for {others} in {what}", HUNG)
 
     def send_later(self, data: Sequence[np.ndarray], to: int, tag: int) -> None:
         """Send copies of bytes without waiting for the receiver."""

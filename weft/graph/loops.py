@@ -217,7 +217,7 @@ def _vjp(
             [graph.inputs[k] for k in floats],
         )
     if message := next((n for n in added if "peer" in n.params), None):
-        raise TypeError(f"grad: {message.params['what']} inside of a loop has no derivative: write the loop in Python")
+        raise TypeError(f"grad: {message.params['what']} is not possible inside of a loop: write the loop in Python")
     derivatives = dict(zip(floats, grads, strict=True))
     for k, node in d_tape.items():
         derivatives[k] = call.add(derivatives[k], node)
