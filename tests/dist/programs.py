@@ -233,6 +233,10 @@ def check_effects() -> None:
     z = pull(wf.ones((SIZE, 4)))[0]
     if RANK == SIZE - 1:
         print("seen", z.numpy().tolist(), file=sys.stderr)
+    _, push = wf.linearize(lambda x: wf.dist.all_gather(wf.sin(x)), x)
+    z = push(wf.ones(4))
+    if RANK == 0:
+        assert np.allclose(z.numpy(), [np.cos(np.arange(4.0) + r) for r in EVERYBODY]), z
     ys = wf.scan(lambda c, _: (c, wf.dist.all_sum(c)), x, length=3)[1]
     if RANK == 0:
         ys.numpy()
