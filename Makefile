@@ -12,7 +12,7 @@ GPU_STAMP := $(GPU_VENV)/.ready-$(TRITON)
 
 unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes, which would compile all sources again each time
 
-.PHONY: demo test test-gpu test-gpu-oldest lint types layers tests fuzz soak setup doc clean
+.PHONY: demo test test-dist test-gpu test-gpu-oldest lint types layers tests fuzz soak setup doc clean
 
 demo: $(STAMP)
 	@$(BIN)/weft train digits --epochs 30 --batch-size 8 --seed 0 --save out/digits.safetensors --plot out/digits.png
@@ -36,6 +36,10 @@ layers: $(STAMP)
 # make tests TESTS=--every-case runs all of them, in about twice the time.
 tests: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadgroup --max-worker-restart=0 $(TESTS)  # after a restart xdist 3.8 hangs (its issue 1323)
+
+# wf.dist alone, in jobs of 1 to 4 ranks. About a minute and a half on two cores.
+test-dist: $(STAMP)
+	$(BIN)/python -m pytest tests/dist
 
 # Random programs for MINUTES, at every level against the one above; SEED is today's unless given. Fails where two levels differ.
 MINUTES ?= 10

@@ -119,7 +119,9 @@ _MODULE_NAMES = {"eval": "evaluate"}  # another name in its module, which keeps 
 _MODULES = {
     **{
         name: f"weft.{name}"
-        for name in ("data", "devices", "dtypes", "errors", "io", "losses", "nn", "ode", "optim", "tools", "train", "tree")
+        for name in (
+            "data", "devices", "dist", "dtypes", "errors", "io", "losses", "nn", "ode", "optim", "tools", "train", "tree",
+        )
     },
     **{name: f"weft.functions.{name}" for name in ("fft", "linalg", "random")},
     **{name: f"weft.functions.numpy_compat.{name}" for name in ("lib", "testing")},

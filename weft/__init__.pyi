@@ -170,8 +170,8 @@ from weft.tools.explain import explain as explain
 from weft.tools.profile import profile as profile
 from weft.devices import counters as counters, get_num_threads as get_num_threads, set_num_threads as set_num_threads
 from weft import (
-    data as data, devices as devices, dtypes as dtypes, errors as errors, io as io, losses as losses, nn as nn,
-    ode as ode, optim as optim, tools as tools, train as train, tree as tree,
+    data as data, devices as devices, dist as dist, dtypes as dtypes, errors as errors, io as io, losses as losses,
+    nn as nn, ode as ode, optim as optim, tools as tools, train as train, tree as tree,
 )
 from weft.functions import fft as fft, linalg as linalg, random as random
 from weft.functions.numpy_compat import lib as lib, testing as testing

@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["AxisError", "DTypeError", "DataError", "EmptyError", "LabelError", "ShapeError", "SolverError", "TraceError"]
+__all__ = [
+    "AxisError", "CollectiveError", "DTypeError", "DataError", "EmptyError", "LabelError", "ShapeError", "SolverError",
+    "TraceError",
+]
 
 PACKAGE = os.path.join(os.path.dirname(__file__), "")  # ends in a separator, so that a sibling weft_demo.py does not match
 _IS_OWN_FILE: dict[str, bool] = {}  # file name -> whether it is in the package
@@ -62,6 +65,14 @@ class SolverError(RuntimeError):
     def __init__(self, message: str = "", t: float | None = None, y: Any = None) -> None:
         super().__init__(message)
         self.t, self.y = t, y
+
+
+class CollectiveError(RuntimeError):
+    """Ranks do not meet: one is gone, comes too late, or asks for something else. ``code`` is the exit code of the job."""
+
+    def __init__(self, message: str = "", code: int = 70) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class TraceError(TypeError):

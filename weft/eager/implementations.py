@@ -430,8 +430,12 @@ class Implementation(NamedTuple):
 
 
 def has_implementation(node: Node) -> bool:
-    """Return whether a node can be computed without a compiled kernel. Products in chosen formats cannot."""
-    return node.op.kind in IMPLEMENTATIONS and not (node.op.kind == "product" and has_formats(node.params))
+    """Return whether a node can be computed without a compiled kernel.
+
+    Products in chosen formats cannot, nor effects: a run node by node that is short of memory is repeated by a Program.
+    """
+    op = node.op
+    return op.kind in IMPLEMENTATIONS and not op.effect and not (op.kind == "product" and has_formats(node.params))
 
 
 _ONLY_NUMPY = Implementation(_run_numpy)

@@ -23,6 +23,7 @@ from weft.dtypes.formats import INEXACT
 from weft.dtypes.rounding import array_in
 from weft.eager import tiers
 from weft.errors import RUN_ERRORS, TraceError
+from weft.graph.effects import has_effects
 from weft.graph.loops import SCAN, every
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.common import zero_vjp
@@ -53,12 +54,16 @@ def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> N
     if not requested:
         return
     order = topological_order(requested) if order is None else order
+    effects = bool(NODES_THAT_MAY_RAISE) and has_effects(order)
+    if effects and CONTEXT.transform_depth:
+        raise _effect_error(order)
     if any([n.op is SCAN for n in order]):  # one run computes all results of a loop that live Arrays refer to
         results = [ref() for n in order if n.op is SCAN for ref in n.holder or ()]
         order = topological_order(
             [*requested, *(r for r in results if r is not None and r.value is None and pending.has_live_array(r))]
         )
-    dependents = pending.find_dependents(order, requested) if CONTEXT.pending else None
+    # a run with effects cannot be repeated, so it must not fail for work that was not requested
+    dependents = pending.find_dependents(order, requested) if CONTEXT.pending and not effects else None
     if not dependents:
         _compute(order, requested)
     else:
@@ -145,6 +150,8 @@ def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
             "functions, wf.stop_gradient(x) if it is a constant, or return it with has_aux=True and read it outside; "
             "comparisons (if x > 0), integers and print are allowed"
         )
+    if has_effects(order):
+        raise _effect_error(order)
     leaves = [n for n in order if n.value is not None]
     return tiers.run(Graph(leaves, nodes), [n.value for n in leaves])
 
@@ -200,6 +207,16 @@ def read_number(node: Node, free: bool = False) -> Any:
     if value is None or CONTEXT.retain_graph or node.op is SCALAR:
         return read_array(node, free).reshape(())[()]
     return execute.read_first(value, node.dtype)
+
+
+def _effect_error(order: Sequence[Node]) -> TraceError:
+    """Return the error for reading, inside a transform, what an effect computes: other processes need not read it."""
+    effect = next(n for n in order if n.op.effect and n.value is None)
+    return TraceError(
+        f"{user_line(user_frame())}: this value depends on {effect.params.get('what', effect.op.name)} "
+        f"({user_line(effect.source_line)}), which runs where the transformed function (grad, vmap, scan) returns, on all ranks "
+        "together: a value read on one rank only would leave the others waiting. Return it and read it outside"
+    )
 
 
 def _read_error(nodes: Sequence[Node]) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from weft.dtypes.formats import BOOL, COMPLEX, INEXACT, Format
 from weft.errors import TraceError
 from weft.graph.batching import batch
+from weft.graph.effects import order_effects
 from weft.graph.forward import Dual, forward
 from weft.graph.gradient import Cotangents, backward, dependents
 from weft.graph.interpret import interpret
@@ -91,7 +92,8 @@ def _vjp(
         grads = backward([tangents[k] for k in shown], [*shown.values()], slots, residuals)
         grads = [*_without_slots(grads, slots, [*residuals, *shown.values()], name)]
     else:
-        grads = substitute(rule.graph, [*[_zero_filled(shown.get(k), graph.outputs[k]) for k in ends], *residuals])
+        given = [*[_zero_filled(shown.get(k), graph.outputs[k]) for k in ends], *residuals]
+        grads = order_effects(substitute(rule.graph, given), given)
     for k, g in zip(wrt, grads, strict=True):
         _add(parts, k, g)
     return tuple(parts)

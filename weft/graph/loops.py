@@ -31,6 +31,7 @@ import numpy as np
 from weft.dtypes.formats import BOOL, INEXACT, INT64, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.batching import batch
+from weft.graph.effects import collect_effects, turn_after
 from weft.graph.forward import forward
 from weft.graph.gradient import Cotangents, backward, dependents
 from weft.graph.interpret import interpret
@@ -209,10 +210,14 @@ def _vjp(
     d_carry = [input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in moving]
     d_out = [input_leaf(graph.outputs[k].shape, graph.outputs[k].dtype) for k in read]
     d_tape = {k - len(graph.outputs): input_leaf(cotangents[k].shape[1:], cotangents[k].dtype) for k in missing}
-    grads = backward(
-        [*(graph.outputs[k] for k in moving), *(graph.outputs[k] for k in read)], [*d_carry, *d_out],
-        [graph.inputs[k] for k in floats],
-    )
+    effects = [n for n in graph.order if n.op.effect]
+    with collect_effects(turn_after(*effects) if effects else None) as added:
+        grads = backward(
+            [*(graph.outputs[k] for k in moving), *(graph.outputs[k] for k in read)], [*d_carry, *d_out],
+            [graph.inputs[k] for k in floats],
+        )
+    if message := next((n for n in added if "peer" in n.params), None):
+        raise TypeError(f"grad: {message.params['what']} is not possible inside of a loop: write the loop in Python")
     derivatives = dict(zip(floats, grads, strict=True))
     for k, node in d_tape.items():
         derivatives[k] = call.add(derivatives[k], node)

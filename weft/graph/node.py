@@ -115,6 +115,8 @@ class Primitive:
         elementwise only: number, dtypes and ranges of the operands that tests draw.
     raises
         it may raise because of its operands' values: a checked index, a matrix without an inverse, a loop of such steps.
+    effect
+        it acts on other processes, so it takes place once, in the order of the program: see ``effects.py``.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Primitive:
     reads: int = 1
     same_memory: bool = False
     raises: bool = False
+    effect: bool = False
     jvp: Callable[..., Any] | None = None
     factor_count: int = 0
     compose: Callable[..., Node] | None = None

@@ -1,4 +1,4 @@
-"""The command line: ``weft train digits|mnist|lorenz``, ``weft bench convnets|gpu`` and ``weft info``."""
+"""The command line: ``weft train digits|mnist|lorenz``, ``weft launch``, ``weft bench convnets|gpu`` and ``weft info``."""
 
 from __future__ import annotations
 
@@ -62,6 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     bench = commands.add_parser("bench", help="time well-known nets on the CPU, or run the GPU benchmark", add_help=False)
     bench.add_argument("rest", nargs=argparse.REMAINDER)
     bench.set_defaults(run=_bench)
+    launch = commands.add_parser("launch", help="run a script on several ranks over MPI")
+    launch.add_argument("-n", type=int, required=True, metavar="RANKS", help="number of ranks, which share this machine's cores")
+    launch.add_argument("--patience", type=float, metavar="SECONDS", help="how long a rank waits for the others; default 60")
+    launch.add_argument("script")
+    launch.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the script")
+    launch.set_defaults(run=_launch)
     commands.add_parser("info", help="show this machine's devices and caches").set_defaults(run=_info)
     return parser
 
@@ -83,6 +89,12 @@ def _set_up(arguments: argparse.Namespace) -> None:
     if arguments.device is not None:
         wf.set_device(arguments.device)
     _check_files(arguments)
+
+
+def _launch(arguments: argparse.Namespace) -> int:
+    from weft.dist.launch import launch
+
+    return launch(arguments.n, arguments.script, arguments.arguments, arguments.patience)
 
 
 def _train_lorenz(arguments: argparse.Namespace) -> int:

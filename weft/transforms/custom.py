@@ -35,6 +35,7 @@ from weft.transforms.variables import Argument, flatten_like, name_of, zero
 
 class _RuleTrace(Trace):
     read_error = "a derivative rule (custom_vjp, custom_jvp)"
+    carries_turns = False  # a derivative that applies the rule orders its effects
 
     def __init__(self, rule: Callable) -> None:
         super().__init__()

@@ -18,6 +18,7 @@ from weft.graph.gradient import backward
 from weft.graph.node import Node
 from weft.graph.primitives.table import constant, input_leaf
 from weft.process.docstrings import complete_docs, complete_each
+from weft.transforms.effect_order import ordered_effects
 from weft.transforms.taps import Taps
 from weft.transforms.variables import argument_numbers, evaluate, flatten_like, matching, name_of
 from weft.transforms.write_log import call_atomically
@@ -78,8 +79,9 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
             e = evaluate(fun, args, kwargs, numbers, has_aux, f"grad of {name}", _one_number)
         (node,) = e.nodes
         variables = [*e.variables, *taps.nodes]
-        gradients = backward([node], [constant(1, node.dtype)], variables)
-        node, *gradients = use_up([node, *gradients], variables)
+        with ordered_effects() as effects:
+            gradients = backward([node], [constant(1, node.dtype)], variables)
+        node, *gradients = effects.keep(use_up([node, *gradients, *effects.last], variables))
         of = dict(zip(variables, gradients, strict=True))
         taps.deliver(of)
         value = e.rebuild([node])
@@ -158,15 +160,16 @@ def _vjp(fun: Callable, primals: Sequence[Any], has_aux: bool) -> Any:
     slots = [input_leaf(n.shape, n.dtype) if n.dtype in INEXACT else None for n in e.nodes]
     pairs = [(n, s) for n, s in zip(e.nodes, slots, strict=True) if s is not None]
     # the derivative is built now, because materialising the result may drop the graph later
-    pulled = backward([n for n, _ in pairs], [s for _, s in pairs], e.variables)
-    ends = use_up([*e.nodes, *pulled], e.variables)
+    with ordered_effects() as effects:
+        pulled = backward([n for n, _ in pairs], [s for _, s in pairs], e.variables)
+    ends = use_up([*e.nodes, *pulled, *effects.last], e.variables)
     out, pulled = e.rebuild(ends[: len(e.nodes)]), ends[len(e.nodes) :]
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         leaves = flatten_like(cotangent, e.structure, f"{what}: the cotangent")
         given = [(s, g) for s, g in zip(slots, leaves, strict=True) if s is not None]
         mapping: dict[Node, BatchedNode] = {s: (matching(g, s, f"{what}: a cotangent", "result"), None) for s, g in given}
-        gradients = dict(zip(e.variables, [node for node, _ in batch(pulled, mapping)], strict=True))
+        gradients = dict(zip(e.variables, effects.run([node for node, _ in batch(pulled, mapping)]), strict=True))
         return tuple([a.result(gradients) for a in e.arguments])
 
     return (out, pullback, e.aux) if has_aux else (out, pullback)

@@ -13,6 +13,7 @@ from weft.graph.node import Node, topological_order
 from weft.graph.primitives.table import CONSTANT, input_leaf, is_placeholder
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import CONTEXT
+from weft.transforms.effect_order import ordered_effects
 from weft.transforms.variables import Argument, evaluate, name_of
 from weft.transforms.write_log import call_atomically
 
@@ -69,7 +70,9 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
 
 def _jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool, what: str) -> Any:
     e = evaluate(fun, primals, {}, range(len(primals)), has_aux, what)
-    values, changes = forward(e.nodes, _directions(e.arguments, tangents, what))
+    with ordered_effects() as effects:
+        values, changes = forward(e.nodes, _directions(e.arguments, tangents, what))
+    effects.keep([*effects.last])
     out, tangent = e.rebuild(values), e.unflatten_derivatives(changes)
     return (out, tangent, e.aux) if has_aux else (out, tangent)
 
@@ -122,17 +125,18 @@ def _linearize(fun: Callable, primals: Sequence[Any], has_aux: bool) -> Any:
     what = f"linearize of {name_of(fun)}"
     e = evaluate(fun, primals, {}, range(len(primals)), has_aux, what)
     slots = {v: input_leaf(v.shape, v.dtype) for v in e.variables}
-    _, changes = forward(e.nodes, slots)
+    with ordered_effects() as effects:
+        _, changes = forward(e.nodes, slots)
     out = e.rebuild(use_up(e.nodes, e.variables))
-    linear = [t for t in changes if t is not None]
+    linear, last = [t for t in changes if t is not None], effects.last
     kept = [wrap(n) for n in _constants(linear, slots)] if CONTEXT.trace is None else []  # computed together with the result
 
     def pushforward(*tangents: Any) -> Any:
         assert kept is not None
         given = _directions(e.arguments, tangents, what)
         mapping: dict[Node, BatchedNode] = {slots[v]: (t, None) for v, t in given.items()}
-        moved = iter(batch(linear, mapping))
-        return e.unflatten_derivatives([None if t is None else next(moved)[0] for t in changes])
+        moved = iter(effects.run([node for node, _ in batch([*linear, *last], mapping)]))
+        return e.unflatten_derivatives([None if t is None else next(moved) for t in changes])
 
     return (out, pushforward, e.aux) if has_aux else (out, pushforward)
 

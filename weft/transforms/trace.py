@@ -23,6 +23,7 @@ class Trace:
 
     read_error = ""  # the traced function in an error message, if values cannot be read
     fixes_numbers = False
+    carries_turns = True  # whether effects inside take their turns from the cell: see ``effect_order.py``
     tape: Any = None  # the ``Tape`` of run-time numbers
 
     def __init__(self, f: Any = None) -> None:

@@ -1,0 +1,64 @@
+"""A script whose last rank fails in the way that the first argument names: see ``test_failures.py``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import weft as wf
+
+MODE = sys.argv[1]
+RANK, SIZE = wf.dist.rank(), wf.dist.size()
+LAST = RANK == SIZE - 1
+x = wf.ones(4)
+wf.dist.all_sum(x)
+wf.dist.init(patience=float(sys.argv[2]))  # from here on: processes may start at different times
+
+if MODE == "import" and LAST:
+    import a_module_that_does_not_exist  # noqa: F401
+if MODE == "raise" and LAST:
+    raise ValueError("bad data")
+if MODE == "killed" and LAST:
+    os.kill(os.getpid(), signal.SIGKILL)
+if MODE == "crashed" and LAST:
+    os.kill(os.getpid(), signal.SIGSEGV)
+if MODE == "leaves" and LAST:
+    sys.exit()
+if MODE == "exits" and LAST:
+    sys.exit(3)
+if MODE == "vanishes" and LAST:
+    os._exit(0)
+if MODE == "hangs" and LAST:
+    time.sleep(1000)
+if MODE == "stopped" and LAST:
+    os.kill(os.getpid(), signal.SIGSTOP)
+if MODE == "hangs at the end":
+    if LAST:
+        time.sleep(1000)
+    sys.exit()
+if MODE == "order" and LAST:
+    wf.dist.all_gather(x)
+if MODE == "shape" and LAST:
+    wf.dist.all_sum(wf.ones(5))
+if MODE == "in jit" and LAST:
+    wf.jit(wf.dist.all_gather)(x)
+if MODE == "one rank" and LAST:
+    print(wf.grad(lambda x: wf.dist.all_gather(x).sum())(x))
+if MODE == "message" and SIZE > 1:
+    if LAST:
+        wf.dist.send(wf.ones(3), to=0)
+    if RANK == 0:
+        wf.dist.recv(wf.ones(4), source=SIZE - 1)
+if MODE == "no message" and RANK == 0:
+    wf.dist.recv(x, source=SIZE - 1)
+if MODE == "caught" and LAST:
+    try:
+        wf.dist.all_gather(x)
+    except wf.errors.CollectiveError:
+        pass
+    wf.dist.all_sum(x)  # ranks do not know what they agree on any more
+
+wf.dist.all_sum(x)
+wf.dist.all_sum(x)

@@ -1,0 +1,329 @@
+"""The program of a test's ranks: random collectives in every way of execution, against NumPy on data of all ranks.
+
+``programs.py SEED VALUES GRADIENTS``: the numbers of random cases. Every rank can compute the data of all, so it
+knows what to expect. Prints a hash of what must not depend on the number of ranks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import weft as wf
+
+SEED = int(sys.argv[1])
+RANK, SIZE = wf.dist.rank(), wf.dist.size()
+EVERYBODY = range(SIZE)
+COLLECTIVES = ("all_sum", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+HAS_ROWS = ("reduce_scatter", "all_to_all")
+
+
+def tree(parts: list[np.ndarray]) -> np.ndarray:
+    if len(parts) == 1:
+        return parts[0]
+    half = 1 << ((len(parts) - 1).bit_length() - 1)
+    return tree(parts[:half]) + tree(parts[half:])
+
+
+def expected(name: str, data: list[np.ndarray], me: int, root: int) -> np.ndarray:
+    """What the collective gives to the member ``me`` of those whose data these are."""
+    if name == "all_gather":
+        return np.stack(data)
+    if name == "reduce_scatter":
+        return tree([x[me] for x in data])
+    if name == "all_to_all":
+        return np.stack([x[me] for x in data])
+    return tree(data) if name == "all_sum" else data[root]
+
+
+def function(name: str, root: int, group: Any) -> Callable[[Any], Any]:
+    f = getattr(wf.dist, name)
+    return (lambda x: f(x, root=root, group=group)) if name == "broadcast" else lambda x: f(x, group=group)
+
+
+def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    if np.dtype(dtype).kind in "iu":
+        return rng.integers(0, 100, shape).astype(dtype)
+    x = rng.normal(size=shape)
+    return (x + 1j * rng.normal(size=shape)).astype(dtype) if np.dtype(dtype).kind == "c" else x.astype(dtype)
+
+
+def pick_shape(rng: np.random.Generator) -> tuple[int, ...]:
+    shapes = [(), (0,), (1,), (3,), (SIZE,), (2, 3), (3, 0, 2), (7, 5), (4097,), (130, 70)]
+    return shapes[rng.integers(len(shapes))]
+
+
+def same(a: Any, b: np.ndarray, what: object) -> None:
+    """Equal bits, shape and dtype."""
+    a = a.numpy()
+    assert a.shape == b.shape and a.dtype == b.dtype, (what, a.shape, a.dtype, b.shape, b.dtype)
+    assert a.tobytes() == np.ascontiguousarray(b).tobytes(), (what, SEED, a, b)
+
+
+def check_values(rng: np.random.Generator, case: int) -> None:
+    """One collective on random data, eagerly, in jit, vmap, jit of vmap and scan."""
+    name = str(rng.choice(COLLECTIVES))
+    dtypes = ["float32", "float64", "int32", "uint8", "complex64", "float16", "bool"]
+    dtype = str(rng.choice(dtypes if name not in ("all_sum", "reduce_scatter") else dtypes[:6]))
+    members = list(EVERYBODY) if rng.random() < 0.7 else [int(k) for k in rng.permutation(SIZE)[: rng.integers(1, SIZE + 1)]]
+    n, root, shape = len(members), int(rng.integers(len(members))), pick_shape(rng)
+    group = None if members == list(EVERYBODY) else wf.dist.group(members)
+    whole = (n, *shape) if name in HAS_ROWS else shape
+    data = [draw(rng, (3, *whole), dtype) for _ in EVERYBODY]  # three examples
+    axis = int(rng.integers(1 + len(whole)))
+    if RANK not in members:
+        return
+    me, own = members.index(RANK), data[RANK]
+    wide = np.float32 if dtype == "float16" else dtype  # sums are rounded once
+
+    def answer(k: int) -> np.ndarray:
+        return expected(name, [data[r][k].astype(wide) for r in members], me, root).astype(dtype)
+
+    f, what = function(name, root, group), (case, name, dtype, whole, members, root)
+    x = wf.asarray(own)
+    same(f(x[0]), answer(0), (what, "eager"))
+    if whole and whole[-1] > 1:
+        same(f(wf.asarray(np.repeat(own[1], 2, axis=-1))[..., ::2]), answer(1), (what, "a view"))
+        same(f(wf.concat([x[2], x[2]], axis=-1)[..., : whole[-1]]), answer(2), (what, "pending"))
+    jitted = wf.jit(f)
+    for k in (0, 1, 2, 0):
+        same(jitted(x[k]), answer(k), (what, "jit"))
+    assert jitted.traces == 1, (what, "traces", jitted.traces)
+    all_three = np.stack([answer(k) for k in range(3)])
+    same(wf.vmap(f)(x), all_three, (what, "vmap"))
+    same(wf.jit(wf.vmap(f))(x), all_three, (what, "jit of vmap"))
+    same(wf.vmap(f, in_axes=axis)(wf.moveaxis(x, 0, axis)), all_three, (what, "vmap over an inner axis"))
+    same(wf.scan(lambda c, row: (c, f(row)), None, x)[1], all_three, (what, "scan"))
+    same(wf.jit(lambda x: wf.scan(lambda c, row: (c, f(row)), None, x)[1])(x), all_three, (what, "jit of scan"))
+
+
+def check_gradients(rng: np.random.Generator, case: int) -> None:
+    """The derivative of what all ranks differentiate, in sum, against central differences in NumPy."""
+    name = str(rng.choice(COLLECTIVES))
+    root, shape = int(rng.integers(SIZE)), [(), (3,), (2, 3), (SIZE, 2)][rng.integers(4)]
+    whole = (SIZE, *shape) if name in HAS_ROWS else shape
+    data = [rng.normal(size=whole) for _ in EVERYBODY]
+    result = expected(name, data, 0, root).shape
+    weights = [rng.normal(size=result) for _ in EVERYBODY]
+    if name == "all_sum":  # its result is one number of the job: all ranks differentiate the same, counted once
+        weights = weights[:1] * SIZE
+    directions = [rng.normal(size=whole) for _ in EVERYBODY]
+
+    def total(step: float) -> float:
+        moved = [np.sin(x + step * v) for x, v in zip(data, directions, strict=True)]
+        terms = [(np.tanh(expected(name, moved, r, root)) * weights[r]).sum() for r in EVERYBODY]
+        return terms[0] if name == "all_sum" else sum(terms)
+
+    f, w = function(name, root, None), wf.asarray(weights[RANK])
+    def loss(x: Any) -> Any:
+        return (wf.tanh(f(wf.sin(x))) * w).sum()
+
+    x, v = wf.asarray(data[RANK]), wf.asarray(directions[RANK])
+    slope = (total(1e-5) - total(-1e-5)) / 2e-5
+    step = wf.stack([x, x])
+
+    def in_a_loop(x: Any) -> Any:
+        return wf.scan(lambda c, _: (c + loss(x), None), wf.array(0.0, "float64"), step)[0] / 2
+
+    ways = {
+        "grad": lambda: wf.grad(loss)(x), "jit of grad": lambda: wf.jit(wf.grad(loss))(x),
+        "vjp": lambda: wf.vjp(loss, x)[1](wf.array(1.0, "float64"))[0], "remat": lambda: wf.grad(wf.remat(loss))(x),
+        "grad of jit": lambda: wf.grad(wf.jit(loss))(x), "grad of scan": lambda: wf.grad(in_a_loop)(x),
+        "jit of grad of scan": lambda: wf.jit(wf.grad(in_a_loop))(x), "vmap": lambda: wf.vmap(wf.grad(loss))(step)[1],
+    }
+    for way in rng.permutation(list(ways))[:4]:
+        found = float(wf.dist.all_sum((ways[way]() * v).sum()))
+        assert abs(found - slope) <= 1e-6 * (1 + abs(slope)), (case, name, way, whole, found, slope, SEED)
+    value, tangent = wf.jvp(loss, (x,), (v,))
+    found = float(tangent) if name == "all_sum" else float(wf.dist.all_sum(tangent))
+    assert abs(found - slope) <= 1e-6 * (1 + abs(slope)), (case, name, "jvp", found, slope, SEED)
+
+
+def check_second_derivatives() -> None:
+    x = wf.asarray(np.linspace(0.1, 1, 3) + RANK)
+    g = wf.grad(lambda x: (wf.grad(lambda x: (wf.dist.all_gather(x) ** 3).sum())(x) ** 2).sum())(x)
+    ours = np.linspace(0.1, 1, 3) + RANK  # the inner gradient is 3 x^2 of each of the ranks' losses
+    assert np.allclose(g.numpy(), 2 * (3 * SIZE * ours**2) * 6 * SIZE * ours), (g, ours)
+
+
+def check_rules_of_users() -> None:
+    """A copy of an array for all ranks, whose derivative is the sum of theirs: the first half of a layer that is split."""
+    @wf.custom_vjp
+    def copy(x: Any) -> Any:
+        return x
+
+    copy.defvjp(lambda x: (x, None), lambda _, g: (wf.dist.all_sum(g),))
+    x = wf.arange(4.0)
+
+    def loss(x: Any) -> Any:
+        return (copy(wf.sin(x)) * (1.0 + RANK)).sum() + (copy(x) * RANK).sum()
+
+    want = np.cos(np.arange(4.0)) * sum(1.0 + r for r in EVERYBODY) + sum(EVERYBODY)
+    for f in (wf.grad(loss), wf.jit(wf.grad(loss)), wf.jit(lambda x: wf.vmap(wf.grad(loss))(x[None])[0])):
+        y = f(x)
+        if RANK == 0:
+            assert np.allclose(y.numpy(), want), (y, want)
+
+
+def check_training() -> None:
+    """Steps of gradient descent on each rank's rows: equal weights on all ranks, in jit and in a scan of the same steps."""
+    wf.random.seed(SEED)
+    start = wf.nn.Linear(3, 2)
+    rows = wf.asarray(np.random.default_rng([SEED, RANK]).normal(size=(4, 8, 3)).astype(np.float32))
+    results = []
+    for loop in (False, True):
+        net = wf.nn.Linear(3, 2)
+        net.weight[...], net.bias[...] = start.weight, start.bias
+        optimizer = wf.optim.Adam(lr=0.1).init(net)
+
+        def step(x: Any, net: Any = net, optimizer: Any = optimizer) -> Any:
+            loss, slope = wf.value_and_grad(lambda net: (net(x) ** 2).mean())(net)
+            optimizer.update(net, wf.tree_map(lambda g: wf.dist.all_sum(g) / SIZE, slope))
+            return loss
+
+        if loop:
+            wf.scan(lambda c, x, step=step: (c, step(x)), None, rows)
+        else:
+            jitted = wf.jit(step)
+            for x in rows:
+                jitted(x)
+            assert jitted.traces == 1
+        results.append(np.concatenate([net.weight.numpy().ravel(), net.bias.numpy()]))
+    assert results[0].tobytes() == results[1].tobytes()
+    gathered = wf.dist.all_gather(wf.asarray(results[0])).numpy()
+    assert all(row.tobytes() == results[0].tobytes() for row in gathered)
+
+
+def check_effects() -> None:
+    """Collectives run once, in order, although one rank reads nothing and another one looks at everything."""
+    x = wf.arange(4.0) + RANK
+
+    @wf.jit
+    def unread(x: Any) -> Any:
+        y = wf.dist.all_sum(x)
+        wf.dist.all_gather(x * 2)
+        return y if RANK == 0 else x
+
+    for _ in range(3):
+        unread(x)
+    held = wf.zeros(4)
+
+    @wf.jit
+    def writes(x: Any) -> None:
+        held[...] = held + wf.dist.all_sum(x)
+
+    for _ in range(3):
+        writes(x)
+    assert np.allclose(held.numpy(), 3 * sum(np.arange(4.0) + r for r in EVERYBODY))
+
+    def loss(x: Any) -> Any:
+        return (wf.dist.all_gather(x) * wf.dist.all_sum(x)).sum()
+
+    for f in (wf.grad(loss), wf.jit(wf.grad(loss)), wf.vmap(wf.dist.all_sum)):
+        y = f(x)
+        if RANK == 0:
+            assert y.numpy().shape == (4,)  # a look that the others do not take
+    _, pull = wf.vjp(lambda x: wf.dist.all_gather(x), x)
+    z = pull(wf.ones((SIZE, 4)))[0]
+    if RANK == SIZE - 1:
+        print("seen", z.numpy().tolist(), file=sys.stderr)
+    _, push = wf.linearize(lambda x: wf.dist.all_gather(wf.sin(x)), x)
+    z = push(wf.ones(4))
+    if RANK == 0:
+        assert np.allclose(z.numpy(), [np.cos(np.arange(4.0) + r) for r in EVERYBODY]), z
+    ys = wf.scan(lambda c, _: (c, wf.dist.all_sum(c)), x, length=3)[1]
+    if RANK == 0:
+        ys.numpy()
+    chosen = wf.cond(x.sum() > -1, lambda x: wf.dist.all_sum(x), lambda x: x, x)
+    if RANK == 0:
+        chosen.numpy()
+    wf.dist.barrier()
+    if SIZE > 1:
+        try:
+            wf.grad(lambda x: wf.dist.all_sum(x).sum() if wf.dist.all_sum(x).sum() > 0 else x.sum())(x)
+            raise AssertionError("a look inside of a gradient")
+        except wf.errors.TraceError as error:
+            assert "all_sum" in str(error) and "programs.py" in str(error), error
+
+
+def check_messages() -> None:
+    """A chain of layers, one a rank: gradients as of all layers on one rank. Then messages in jit, more than one under way."""
+    if SIZE == 1:
+        return
+    weights = [np.random.default_rng([SEED, r]).normal(size=(3, 3)) for r in EVERYBODY]
+    start = np.random.default_rng([SEED, 99]).normal(size=(2, 3))
+
+    def stage(w: Any) -> Any:
+        loss = wf.array(0.0, "float64")
+        for example in start:
+            h = wf.asarray(example) if RANK == 0 else wf.dist.recv(wf.zeros(3, "float64"), source=RANK - 1)
+            h = wf.tanh(h @ w)
+            loss = loss + (wf.dist.send(h, to=RANK + 1) if RANK < SIZE - 1 else (h**2).sum())
+        return loss
+
+    def whole(ws: list[Any]) -> Any:
+        h = wf.asarray(start)
+        for w in ws:
+            h = wf.tanh(h @ w)
+        return (h**2).sum()
+
+    own = wf.asarray(weights[RANK])
+    reference = wf.grad(whole)([wf.asarray(w) for w in weights])[RANK].numpy()
+    for way, f in (("grad", wf.grad(stage)), ("jit", wf.jit(wf.grad(stage)))):
+        for _ in range(2):
+            assert np.allclose(f(own).numpy(), reference, rtol=1e-12), (way, SEED)
+
+    try:
+        wf.grad(lambda x: wf.scan(lambda c, _: (c + wf.dist.recv(c, (RANK + 1) % SIZE), None), x, length=2)[0].sum())(own)
+        raise AssertionError("the derivative of a message in a loop")
+    except TypeError as error:
+        assert "is not possible inside of a loop" in str(error), error
+
+    right, left = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+
+    @wf.jit
+    def around(x: Any) -> Any:
+        wf.dist.send(x, to=right)
+        wf.dist.send(x * 2, to=right)
+        return wf.dist.recv(x, source=left) + 10 * wf.dist.recv(x, source=left)
+
+    for size in (0, 1, 5, 100_000):
+        x = wf.full(size, float(RANK), dtype="float32")
+        same(around(x), np.full(size, 21.0 * left, np.float32), "a ring")
+
+
+def print_hashes() -> None:
+    """The sum of 8 shards, added up by ranks that hold neighbours, has the bits of one rank's tree for 1, 2 and 4 ranks."""
+    out = hashlib.sha256()
+    for size in (1, 1000, 50_001):
+        shards = [np.random.default_rng([SEED, size, s]).normal(size=size).astype(np.float32) for s in range(8)]
+        mine = shards[RANK * 8 // SIZE : (RANK + 1) * 8 // SIZE]
+        out.update(wf.dist.all_sum(wf.asarray(tree(mine))).numpy().tobytes())
+    if RANK == 0:
+        print(f"hash {out.hexdigest()}")
+
+
+def main() -> None:
+    rng = np.random.default_rng(SEED)  # the same draws on all ranks
+    for case in range(int(sys.argv[2])):
+        check_values(rng, case)
+    for case in range(int(sys.argv[3])):
+        check_gradients(rng, case)
+    check_second_derivatives()
+    check_rules_of_users()
+    check_training()
+    check_effects()
+    check_messages()
+    print_hashes()
+    if RANK == 0:
+        print("all checked")
+
+
+if __name__ == "__main__":
+    main()

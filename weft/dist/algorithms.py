@@ -1,0 +1,158 @@
+"""Collectives made of messages between two ranks, on NumPy arrays.
+
+Sums are added up in one tree, which the number of ranks fixes: the largest power of 2 of the ranks, then the rest, each in the
+same way. Among 2**k ranks recursive halving and doubling add in this order; it sends as many bytes as a ring, in 2 k messages.
+Other numbers of ranks exchange parts directly. So a sum has the same bits on all ranks, in every run, whatever the MPI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.dist.engine import Engine, Waiter
+
+DATA_TAG = 2
+SHORT_BYTES = 1 << 14  # vectors up to here are exchanged as a whole: fewer messages
+
+
+class Link:
+    """The members of a group in one collective. Ranks here are places in the group."""
+
+    def __init__(self, world: Waiter, engine: Engine, ranks: tuple[int, ...], what: str) -> None:
+        self._world, self._engine, self._ranks, self._what = world, engine, ranks, what
+        self.me, self.size = ranks.index(world.rank), len(ranks)
+
+    def exchange(self, sends: Sequence[tuple[np.ndarray, int]], receives: Sequence[tuple[np.ndarray, int]]) -> None:
+        """Send and receive contiguous arrays at the same time. Empty ones send nothing."""
+        ranks, engine = self._ranks, self._engine
+        requests = [(engine.irecv(_bytes(x), ranks[k], DATA_TAG), ranks[k]) for x, k in receives if x.size]
+        requests += [(engine.isend(_bytes(x), ranks[k], DATA_TAG), ranks[k]) for x, k in sends if x.size]
+        self._world.wait(requests, self._what)
+
+
+def _bytes(x: np.ndarray) -> np.ndarray:
+    return x.reshape(-1).view(np.uint8)
+
+
+def all_sum(link: Link, x: np.ndarray) -> np.ndarray:
+    """Return the sum over the ranks."""
+    own, n = np.asarray(x, order="C").reshape(-1), link.size
+    if n & (n - 1) == 0 and not _is_narrow(x.dtype):
+        total = _double_sums(link, own) if x.nbytes <= SHORT_BYTES else _halve_and_double(link, own)
+    elif x.nbytes * n <= SHORT_BYTES:
+        total = _add_up(list(all_gather(link, own)))
+    else:
+        padded = np.zeros((n, -(-own.size // n)), x.dtype)
+        padded.reshape(-1)[: own.size] = own
+        total = all_gather(link, reduce_scatter(link, padded)).reshape(-1)[: own.size]
+    return total.reshape(x.shape)
+
+
+def reduce_scatter(link: Link, x: np.ndarray) -> np.ndarray:
+    """Return row ``rank`` of the sum over the ranks."""
+    rows = all_to_all(link, x)
+    return _add_up([rows[k, ...] for k in range(link.size)])  # arrays, also of no dimensions
+
+
+def all_to_all(link: Link, x: np.ndarray) -> np.ndarray:
+    """Return this rank's row of every rank's array."""
+    x, me = np.asarray(x, order="C"), link.me
+    out = np.empty_like(x)
+    out[me] = x[me]
+    others = [k for k in range(link.size) if k != me]
+    link.exchange([(x[k], k) for k in others], [(out[k : k + 1], k) for k in others])
+    return out
+
+
+def all_gather(link: Link, x: np.ndarray) -> np.ndarray:
+    """Return the arrays of all ranks, stacked."""
+    x, me = np.asarray(x, order="C"), link.me
+    out = np.empty((link.size, *x.shape), x.dtype)
+    out[me] = x
+    others = [k for k in range(link.size) if k != me]
+    link.exchange([(x, k) for k in others], [(out[k : k + 1], k) for k in others])
+    return out
+
+
+def broadcast(link: Link, x: np.ndarray, root: int) -> np.ndarray:
+    """Return the root's array, which goes down a binomial tree."""
+    out, n = np.array(x, order="C"), link.size
+    place, step = (link.me - root) % n, 1  # the root has place 0
+    while step < n:
+        if place < step:
+            if place + step < n:
+                link.exchange([(out, (place + step + root) % n)], [])
+        elif place < 2 * step:
+            link.exchange([], [(out, (place - step + root) % n)])
+        step *= 2
+    return out
+
+
+def barrier(link: Link) -> None:
+    """Return when all ranks have come here: after round k each rank knows of 2**k others."""
+    step, n = 1, link.size
+    while step < n:
+        link.exchange([(np.zeros(1), (link.me + step) % n)], [(np.empty(1), (link.me - step) % n)])
+        step *= 2
+
+
+# ---- sums
+
+
+def _is_narrow(dtype: np.dtype) -> bool:
+    """Return whether sums are added up in float32 and rounded once at the end."""
+    return dtype.kind not in "iuc" and dtype.itemsize < 4
+
+
+def _add_up(parts: list[np.ndarray]) -> np.ndarray:
+    """Return the sum in the fixed tree. The arrays may be overwritten."""
+    dtype = parts[0].dtype
+    with np.errstate(all="ignore"):
+        return _tree([p.astype(np.float32) for p in parts]).astype(dtype) if _is_narrow(dtype) else _tree(parts)
+
+
+def _tree(parts: list[np.ndarray]) -> np.ndarray:
+    if len(parts) == 1:
+        return parts[0]
+    half = 1 << ((len(parts) - 1).bit_length() - 1)
+    return _add(_tree(parts[:half]), _tree(parts[half:]), True)
+
+
+def _add(own: np.ndarray, theirs: np.ndarray, own_first: bool) -> np.ndarray:
+    """Add in place, the lower ranks first: of two NaN the first one is the result."""
+    with np.errstate(all="ignore"):
+        return np.add(own, theirs, out=own) if own_first else np.add(theirs, own, out=own)
+
+
+def _double_sums(link: Link, x: np.ndarray) -> np.ndarray:
+    """Return the sum: in step k pairs of ranks 2**k apart exchange their sums."""
+    own, theirs, step = x.copy(), np.empty_like(x), 1
+    while step < link.size:
+        peer = link.me ^ step
+        link.exchange([(own, peer)], [(theirs, peer)])
+        own = _add(own, theirs, link.me < peer)
+        step *= 2
+    return own
+
+
+def _halve_and_double(link: Link, x: np.ndarray) -> np.ndarray:
+    """Return the sum: pairs exchange halves of what they have, add, and gather the parts in the opposite order."""
+    own, low, high, step = x.copy(), 0, x.size, 1
+    theirs = np.empty(-(-x.size // 2), x.dtype)
+    spans = []
+    while step < link.size:
+        peer, middle = link.me ^ step, (low + high) // 2
+        spans.append((peer, low, high))
+        keep, give = ((low, middle), (middle, high)) if link.me < peer else ((middle, high), (low, middle))
+        part = theirs[: keep[1] - keep[0]]
+        link.exchange([(own[slice(*give)], peer)], [(part, peer)])
+        _add(own[slice(*keep)], part, link.me < peer)
+        low, high = keep
+        step *= 2
+    for peer, first, last in reversed(spans):
+        rest = (high, last) if low == first else (first, low)
+        link.exchange([(own[low:high], peer)], [(own[slice(*rest)], peer)])
+        low, high = first, last
+    return own

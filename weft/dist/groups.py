@@ -1,0 +1,74 @@
+"""Groups: some of the ranks, among which a collective runs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from weft.dist.world import world
+from weft.errors import short
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks that take part in a collective. Make one with :func:`group`.
+
+    Attributes
+    ----------
+    ranks : tuple of int
+        the members, in their order within the group
+    """
+
+    ranks: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of members."""
+        return len(self.ranks)
+
+    @property
+    def rank(self) -> int | None:
+        """The place of this rank among the members; None if it is none of them."""
+        me = world().rank
+        return self.ranks.index(me) if me in self.ranks else None
+
+
+def group(ranks: Iterable[int]) -> Group:
+    """Return a group of ranks, for the argument ``group`` of collectives. Nothing is sent.
+
+    Parameters
+    ----------
+    ranks : ints, each once; the order is that of sums and of the rows of :func:`all_gather`
+
+    Returns
+    -------
+    Group
+
+    Raises
+    ------
+    TypeError, ValueError
+        ``ranks`` are not ints, are empty, repeat one, or name a rank that the job does not have.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> alone = wf.dist.group([wf.dist.rank()])
+    >>> alone.size, wf.dist.all_sum(wf.ones(2), group=alone)
+    (1, array([1., 1.], dtype=float32))
+    """
+    try:
+        members = tuple(map(operator.index, ranks))
+    except TypeError:
+        raise TypeError(f"group: ranks is {short(ranks)}, but must be a list of ints") from None
+    size = world().size
+    if not members or len(set(members)) < len(members):
+        raise ValueError(f"group: ranks is {short(ranks)}, but must have at least one rank, and each once")
+    if wrong := [r for r in members if not 0 <= r < size]:
+        raise ValueError(f"group: ranks has {wrong[0]}, but the job has ranks 0 to {size - 1}")
+    return Group(members)
+
+
+def everybody() -> Group:
+    """Return the group of all ranks."""
+    return Group(tuple(range(world().size)))

@@ -1,0 +1,43 @@
+"""``send`` and ``recv``: one array from one rank to another, with a line that says what it is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.dist.agreement import empty, pack, unpack
+from weft.dist.world import world
+from weft.errors import CollectiveError
+
+_TAGS = {False: 3, True: 5}  # of values, and of derivatives: their orders are opposite; the next tag is that of the content
+
+
+def send(x: np.ndarray, to: int, place: str, backward: bool) -> None:
+    """Send a copy. This rank does not wait for the other one."""
+    job, what = world(), f"send to rank {to}"
+    with job.conversation(f"{what} ({place})"):
+        data = np.array(x, order="C").reshape(-1).view(np.uint8)
+        job.send_later([pack(_text(x.shape, x.dtype), place)], to, _TAGS[backward])
+        if data.size:
+            job.send_later([data], to, _TAGS[backward] + 1)
+
+
+def receive(shape: tuple[int, ...], dtype: np.dtype, source: int, place: str, backward: bool) -> np.ndarray:
+    """Return the next array from a rank, which must have this shape and dtype."""
+    job, what = world(), f"recv from rank {source} ({place})"
+    expected, note = _text(shape, dtype), empty()
+    with job.conversation(what) as engine:
+        job.wait([(engine.irecv(note, source, _TAGS[backward]), source)], what)
+        found, their_place = unpack(note)
+        if found != expected:
+            raise CollectiveError(
+                f"rank {job.rank} of {job.size} expects {expected} from rank {source} ({place}), but it sends {found} "
+                f"({their_place})"
+            )
+        out = np.empty(shape, dtype)
+        if out.size:
+            job.wait([(engine.irecv(out.reshape(-1).view(np.uint8), source, _TAGS[backward] + 1), source)], what)
+    return out
+
+
+def _text(shape: tuple[int, ...], dtype: np.dtype) -> str:
+    return f"{dtype}{list(shape)}"

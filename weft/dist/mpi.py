@@ -1,0 +1,53 @@
+"""MPI as an engine. Only this file imports mpi4py, which runs on any MPI: the wheel ``mpich``, or a cluster's own."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from weft.dist.engine import Request
+from weft.errors import DeviceError
+
+RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")  # set by launchers; SLURM sets others in every shell, too
+_SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+
+
+def launched_rank() -> int | None:
+    """Return this process's rank as a launcher of MPI has set it, or None if none started the process."""
+    return next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), None)
+
+
+class MPI:
+    """The ranks of ``COMM_WORLD``. Messages use a communicator of their own, apart from those of the program."""
+
+    def __init__(self) -> None:
+        try:
+            import mpi4py
+
+            mpi4py.rc.finalize = False  # a forked process that leaves would end MPI for its parent
+            from mpi4py import MPI as mpi
+        except ImportError as error:
+            raise DeviceError(f"wf.dist: mpi4py cannot be loaded ({error}): pip install 'weft[dist]'") from None
+        started = max(int(os.environ.get(name, 1)) for name in _SIZE_VARIABLES)
+        world = mpi.COMM_WORLD
+        if started > world.size:  # every rank would work alone, and all would write the same files
+            library = " ".join(mpi.Get_library_version().split("\n")[0].split()).strip(" ,")
+            raise DeviceError(
+                f"wf.dist: the launcher started {started} ranks, but {library}, which mpi4py uses, sees {world.size}: they "
+                "belong to two kinds of MPI. Use the mpiexec of mpi4py's own MPI, as `weft launch` does"
+            )
+        self._comm, self._bytes, self._finalize = world.Dup(), mpi.BYTE, mpi.Finalize
+        self.rank, self.size = world.rank, world.size
+
+    def isend(self, data: np.ndarray, to: int, tag: int) -> Request:
+        return self._comm.Isend([data, self._bytes], to, tag)
+
+    def irecv(self, data: np.ndarray, source: int, tag: int) -> Request:
+        return self._comm.Irecv([data, self._bytes], source, tag)
+
+    def finish(self) -> None:
+        self._finalize()
+
+    def abort(self, code: int) -> None:
+        self._comm.Abort(code)

@@ -1,0 +1,206 @@
+"""The primitives of collectives and messages: host steps that are effects, with derivatives and batching rules.
+
+As for a scan, they are not in ``TABLE``: what they compute depends on other processes, so samples do not fit them. The
+derivative of a rank's result counts for the sum of what all ranks differentiate: that of a gather is the sum of the cotangents of
+this rank's part, and so on. ``all_sum`` is the exception: its result is one number of the job, and its cotangent, equal on all
+ranks, is counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.dist import algorithms, messages
+from weft.dist.agreement import agree
+from weft.dist.algorithms import Link
+from weft.dist.groups import Group
+from weft.dist.world import world
+from weft.dtypes.formats import FROM_NUMPY, Format
+from weft.errors import DTypeError, ShapeError
+from weft.graph.effects import add_effect, turn_after
+from weft.graph.node import Node, Primitive, Shape
+from weft.graph.primitives.call import permute
+from weft.graph.primitives.common import moving
+from weft.graph.primitives.table import bind
+
+Dims = Sequence[int | None]
+_SUMMED = frozenset(
+    FROM_NUMPY[np.dtype(name)] for name in
+    "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
+) | {f for f in FROM_NUMPY.values() if f.name == "bfloat16"}
+
+
+def _together(algorithm: Callable[..., np.ndarray | None]) -> Callable[..., np.ndarray]:
+    """Return the reference of a collective: the ranks agree on what they ask for, then move data."""
+
+    def reference(x: np.ndarray, turn: Any, what: str, place: str, group: Group, **params: Any) -> np.ndarray:
+        job, members = world(), group.ranks
+        options = "".join(f" with {name}={value}" for name, value in params.items())
+        some = f" among ranks {list(members)}" if group.size < job.size else ""
+        request = f"{what} of {x.dtype}{list(x.shape)}{options}{some}"
+        with job.conversation(f"{request} ({place})") as engine:
+            agree(job, engine, members, request, place)
+            out = algorithm(Link(job, engine, members, f"{request} ({place})"), x, **params)
+        return x if out is None else out
+
+    return reference
+
+
+def _same(x: Node, turn: Node, what: str, **params: Any) -> tuple[Shape, Format]:
+    return x.shape, x.dtype
+
+
+def _summed(x: Node, turn: Node, what: str, **params: Any) -> tuple[Shape, Format]:
+    check_summed(x, what)
+    return x.shape, x.dtype
+
+
+def check_summed(x: Node, what: str) -> None:
+    """Raise DTypeError if there is no sum of this dtype."""
+    if x.dtype not in _SUMMED:
+        raise DTypeError(f"{what}: x is {x.dtype.name}{list(x.shape)}, which has no sum over ranks: cast it, as to int32")
+
+
+def check_rows(x: Node, what: str, size: int) -> None:
+    """Raise ShapeError unless there is one row a rank."""
+    if not x.shape or x.shape[0] != size:
+        raise ShapeError(f"{what}: x has shape {x.shape}, but must have one row a rank: {size} rows")
+
+
+def _rows(x: Node, turn: Node, what: str, group: Group, **params: Any) -> tuple[Shape, Format]:
+    check_rows(x, what, group.size)
+    return x.shape, x.dtype
+
+
+def _own_row(x: Node, turn: Node, what: str, group: Group, **params: Any) -> tuple[Shape, Format]:
+    check_summed(x, what)
+    check_rows(x, what, group.size)
+    return x.shape[1:], x.dtype
+
+
+def _to_root(link: Link, x: np.ndarray, root: int) -> np.ndarray:
+    total = algorithms.all_sum(link, x)
+    return total if link.me == root else np.zeros_like(x)
+
+
+# ---- derivatives and batches
+
+
+def _derivative(name: str) -> Callable[..., tuple[Node | None, None]]:
+    """Return the rule of a collective whose transpose is another one. Its line is that of the collective itself."""
+
+    def vjp(g: Node, out: Node, x: Node, turn: Node, what: str, **params: Any) -> tuple[Node, None]:
+        return add_effect(_ENTRIES[name], g, what=f"the derivative of {what}", **params), None
+
+    return vjp
+
+
+def _tangent(name: str) -> Callable[..., Node | None]:
+    """Return the forward rule of a linear collective: itself, of the tangents."""
+
+    def jvp(tangents: Sequence[Node | None], out: Node, x: Node, turn: Node, what: str, **params: Any) -> Node | None:
+        given = tangents[0]
+        return None if given is None else add_effect(_ENTRIES[name], given, what=f"the tangent of {what}", **params)
+
+    return jvp
+
+
+def _one_turn(turn: Node) -> Node:
+    """Return one turn, of those of all examples if a loop has made them examples."""
+    return turn_after(turn) if turn.shape else turn
+
+
+def _batch(name: str, behind: bool, shift: int) -> Callable[..., tuple[Node, int | None]]:
+    """Return the batching rule: one collective for all examples.
+
+    behind : whether the ranks' rows stay the first axis of the operand. shift : of the batch axis, from operand to result
+    """
+
+    def batch(inputs: Sequence[Node], dims: Dims, **params: Any) -> tuple[Node, int | None]:
+        (x, turn), d = inputs, dims[0]
+        if d == 0 and behind:
+            x, d = permute(x, (1, 0, *range(2, len(x.shape)))), 1
+        return bind(_ENTRIES[name], x, _one_turn(turn), **params), None if d is None else d + shift
+
+    return batch
+
+
+_ENTRIES: dict[str, Primitive] = {}
+
+
+def _enter(name: str, rule: Any, algorithm: Any, vjp: Any, behind: bool = False, shift: int = 0) -> Primitive:
+    entry = _ENTRIES[name] = Primitive(
+        f"dist_{name}", "host", rule, _together(algorithm), None, vjp, _batch(name, behind, shift), moving, raises=True,
+        effect=True, jvp=_tangent(name),
+    )
+    return entry
+
+
+def _barrier(link: Link, x: np.ndarray) -> None:
+    algorithms.barrier(link)
+
+
+ALL_SUM = _enter("all_sum", _summed, algorithms.all_sum, lambda g, *rest, **params: (g, None))
+ALL_GATHER = _enter(
+    "all_gather", lambda x, turn, group, **params: ((group.size, *x.shape), x.dtype), algorithms.all_gather,
+    _derivative("reduce_scatter"), shift=1,
+)
+REDUCE_SCATTER = _enter(
+    "reduce_scatter", _own_row, algorithms.reduce_scatter, _derivative("all_gather"), behind=True, shift=-1,
+)
+ALL_TO_ALL = _enter("all_to_all", _rows, algorithms.all_to_all, _derivative("all_to_all"), behind=True)
+BROADCAST = _enter("broadcast", _same, algorithms.broadcast, _derivative("reduce"))
+REDUCE = _enter("reduce", _summed, _to_root, _derivative("broadcast"))  # the sum at the root, zeros elsewhere
+BARRIER = _enter("barrier", _same, _barrier, lambda g, *rest, **params: (g, None))
+
+# ---- messages
+
+
+def _send(x: np.ndarray, turn: Any, what: str, place: str, peer: int, backward: bool) -> np.ndarray:
+    messages.send(x, peer, place, backward)
+    return np.zeros((), x.dtype)
+
+
+def _receive(turn: Any, what: str, place: str, peer: int, backward: bool, shape: Shape, dtype: Format) -> np.ndarray:
+    return messages.receive(shape, dtype.numpy, peer, place, backward)
+
+
+def _send_vjp(g: Node, out: Node, x: Node, turn: Node, what: str, place: str, peer: int, backward: bool) -> tuple[Node, None]:
+    return add_effect(
+        RECV, what=f"the derivative of {what}", place=place, peer=peer, backward=not backward, shape=x.shape, dtype=x.dtype,
+    ), None
+
+
+def _recv_vjp(g: Node, out: Node, turn: Node, what: str, place: str, peer: int, backward: bool, **shown: Any) -> tuple[None]:
+    add_effect(SEND, g, what=f"the derivative of {what}", place=place, peer=peer, backward=not backward)
+    return (None,)
+
+
+def _no_tangent(tangents: Sequence[Node | None], out: Node, *inputs: Node, what: str, **params: Any) -> Node:
+    raise TypeError(f"jvp: {what} has no forward derivative: use grad")
+
+
+def _batch_send(inputs: Sequence[Node], dims: Dims, **params: Any) -> tuple[Node, None]:
+    x, turn = inputs
+    if dims[0]:
+        x = permute(x, (dims[0], *(k for k in range(len(x.shape)) if k != dims[0])))
+    return bind(SEND, x, _one_turn(turn), **params), None
+
+
+def _batch_receive(inputs: Sequence[Node], dims: Dims, **params: Any) -> tuple[Node, None]:
+    return bind(RECV, _one_turn(inputs[0]), **params), None
+
+
+SEND = Primitive(
+    "dist_send", "host", lambda x, turn, **params: ((), x.dtype), _send, None, _send_vjp, _batch_send, moving, raises=True,
+    effect=True, jvp=_no_tangent,
+)
+RECV = Primitive(
+    "dist_recv", "host", lambda turn, shape, dtype, **params: (shape, dtype), _receive, None, _recv_vjp, _batch_receive, moving,
+    raises=True, effect=True, jvp=_no_tangent,
+)
+
+

@@ -1,0 +1,79 @@
+"""One rank of ``weft launch``: ``python -m weft.dist.run_rank script.py ...`` begins MPI, then runs the script.
+
+MPI begins before the script, so a script that fails in an import ends the job: with MPICH the others would wait in MPI's start.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+from weft.dist.failures import FAILED, describe
+from weft.dist.mpi import launched_rank
+from weft.dist.report import FAILURE, Report
+from weft.dist.world import world
+from weft.errors import is_own_file
+
+CORES_VARIABLE = "WEFT_JOB_CORES"
+_LOCAL_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")  # ranks of this job on this host
+
+
+def main(argv: list[str]) -> None:
+    """Run ``argv[0]`` with the rest as its arguments, as ``python`` would."""
+    try:
+        job = world()
+        _share_cores()
+    except BaseException as error:
+        place = launched_rank() or 0
+        why = describe(place, int(os.environ.get("PMI_SIZE", 1)), error)
+        sys.stderr.write(f"weft: {why}: the job ends\n")
+        Report(place).write(f"{FAILURE}{FAILED}")  # the launcher ends the others, which may wait in MPI's start
+        os._exit(FAILED)
+    for stream in (sys.stdout, sys.stderr):  # whole lines: the launcher puts the rank before each piece
+        stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
+    script, sys.argv = argv[0], argv
+    sys.path[0] = str(Path(script).resolve().parent)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if not isinstance(error.code, int | None):
+            print(error.code, file=sys.stderr)
+        if code and job.engine is not None:
+            job.end(f"rank {job.rank} of {job.size} left with exit code {code}", code)
+        sys.exit(code)
+    except BaseException as error:
+        _print_traceback(error)
+        if job.engine is None:
+            sys.exit(FAILED)
+        job.end_by(error)
+
+
+def _print_traceback(error: BaseException) -> None:
+    """Print the traceback from the script on, without the files that started it."""
+    trace = error.__traceback__
+    while trace is not None and (
+        is_own_file(name := trace.tb_frame.f_code.co_filename) or name.startswith("<frozen") or name == runpy.__file__
+    ):
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+
+
+def _share_cores() -> None:
+    """Divide a host's cores among its ranks, unless the launcher has bound each rank to some."""
+    local = next((int(os.environ[name]) for name in _LOCAL_SIZES if name in os.environ), 1)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if local > 1 and os.environ.get(CORES_VARIABLE) == str(cores):
+        share = max(1, cores // local)
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # read by NumPy's LAPACK and by libraries of the script
+            os.environ.setdefault(name, str(share))
+        from weft.devices import set_num_threads
+
+        set_num_threads(share)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
