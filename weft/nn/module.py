@@ -78,7 +78,7 @@ class Module(ModuleTree):
         target = parse_dtype(dtype)
         if target not in FLOATS:
             raise DTypeError(f"astype: dtype must be a float dtype, not {target}")
-        trained = self.parameters()
+        trained = dict(self.named_parameters())
         arrays = {name: a for name, _, module, a in self._walk_arrays() if is_float(a.dtype) and not module.keeps_dtype}
         compute_fallible([a.node for a in arrays.values()])
         for name, a in arrays.items():

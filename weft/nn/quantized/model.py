@@ -196,7 +196,7 @@ def _tell_left_out(model: Module, layers: dict[str, Any], patterns: Sequence[str
     done = {id(layer.weight) for layer in layers.values()}
     left = [
         f"{name} ({type(module).__name__})" for name, _, module, a in model._walk_arrays()
-        if a.ndim > 1 and id(a) not in done and name in model.parameters() and _is_chosen(name.rpartition(".")[0], patterns)
+        if a.ndim > 1 and id(a) not in done and name in dict(model.named_parameters()) and _is_chosen(name.rpartition(".")[0], patterns)
         and not isinstance(module, QuantizedArray)
     ]
     if left:
