@@ -71,7 +71,8 @@ def test_misspelled_names(code: str, advice: str) -> None:
 
 def test_assignments_that_would_do_nothing() -> None:
     net, optimizer = wf.nn.Sequential(wf.nn.Linear(2, 2)), wf.optim.Adam()
-    for owner, name in ((net, "trainable"), (net[0], "requires_grad"), (net[0].weight, "requires_grad"), (optimizer, "learning_rate")):
+    weight = net[0].weight
+    for owner, name in ((net, "trainable"), (net[0], "requires_grad"), (weight, "requires_grad"), (optimizer, "learning_rate")):
         with pytest.raises(AttributeError, match=f"{name!r}; in weft: "):
             setattr(owner, name, 0.0)
 
@@ -101,8 +102,9 @@ CONSTRUCTED = {  # at the call
     "wf.train.fit(net, x, y, epoch=3)": "Did you mean epochs=",
 }
 DISPLAYED = {  # by Python or IPython, and inside of jit and of modules
-    "x.sum(dim=1)": "'dim'; in weft: axis=", "wf.sum(x, keepdim=True)": "in weft: keepdims=", "wf.mean(x, axs=0)": "Did you mean axis=",
-    "wf.concat([x, x], dim=1)": "in weft: axis=", "(x + x).max(dim=0)": "in weft: axis=", "wf.vmap(wf.sum, in_dims=0)": "in weft: in_axes=",
+    "x.sum(dim=1)": "'dim'; in weft: axis=", "wf.sum(x, keepdim=True)": "in weft: keepdims=",
+    "wf.mean(x, axs=0)": "Did you mean axis=", "wf.concat([x, x], dim=1)": "in weft: axis=",
+    "(x + x).max(dim=0)": "in weft: axis=", "wf.vmap(wf.sum, in_dims=0)": "in weft: in_axes=",
     "wf.zeros((2, 3), requires_grad=True)": "in weft: wf.grad", "wf.linspace(0, 1, num_points=3)": "in weft: num=",
 }
 

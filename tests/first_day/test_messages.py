@@ -53,12 +53,14 @@ MESSAGES = {
     "a dict": (lambda: fit(x={"a": X, "b": X}), "fit: x is a dict of 2 inputs"),
     "a path": (lambda: fit(x="data.csv"), "fit: x is a path, 'data.csv': read the file first"),
     "two outputs": (lambda: fit(Net(lambda h: (h, h))), "fit: the model returns a tuple of 2; cross_entropy needs an array"),
-    "two outputs, mse": (lambda: fit(Net(lambda h: (h, h)), y=X, loss=wf.losses.mse), "the model returns a tuple of 2; the loss needs"),
+    "two outputs, mse": (
+        lambda: fit(Net(lambda h: (h, h)), y=X, loss=wf.losses.mse), "the model returns a tuple of 2; the loss needs",
+    ),
     "predict two outputs": (lambda: wf.train.predict(Net(lambda h: (h, h)), X), "predict: the model returns a tuple of 2"),
     "no return": (lambda: fit(Net(lambda h: None)), "fit: the model returns None: end its forward with `return`"),
     "no return, own loss": (lambda: fit(Net(lambda h: None), loss=lambda out, y: out), "fit: the model returns None: end its"),
     "a class": (lambda: wf.nn.Sequential(wf.nn.Flatten), "Sequential: layer 0 is the class Flatten: call it, Flatten(...)"),
-    "a list of layers": (lambda: wf.nn.Sequential([wf.nn.ReLU()]), "Sequential: layer 0 is a list: write the layers as arguments"),
+    "a list of layers": (lambda: wf.nn.Sequential([wf.nn.ReLU()]), "Sequential: layer 0 is a list: write the layers as"),
     "a recurrent layer": (
         lambda: wf.nn.Sequential(wf.nn.LSTM(8, 3), wf.nn.Linear(3, 3))(wf.ones((2, 5, 8))),
         "Sequential: layer 0 (LSTM) returns a tuple of 2, which layer 1 (Linear) cannot take",
@@ -75,12 +77,15 @@ MESSAGES = {
     "an optimizer by name": (lambda: fit(optimizer="adam"), "not 'adam'; in weft: wf.optim.Adam()"),
     "a schedule": (lambda: wf.optim.Adam(schedule=0.9), "Adam: schedule must be a function of the number of steps"),  # type: ignore[arg-type]
     "a schedule set later": (lambda: setattr(wf.optim.Adam(), "schedule", 0.9), "Adam: schedule must be a function"),
-    "a layer's shape": (lambda: Wide()(X), "in_features = 17 (weight is (3, 17)); in layer blocks.0.head of Wide: Linear(17, 3)"),
+    "a layer's shape": (lambda: Wide()(X), "(weight is (3, 17)); in layer blocks.0.head of Wide: Linear(17, 3)"),
     "a layer's shape in fit": (lambda: fit(Wide()), "in layer blocks.0.head of Wide: Linear(17, 3)"),
     **{
         f"key in {name}": (lambda name=name, more=more: getattr(wf.random, name)(wf.random.key(0), *more),
                            f"{name}: the first argument is a key; in weft: wf.random.{name}(")
-        for name, more in (("normal", [(3,)]), ("uniform", [(3,)]), ("bernoulli", []), ("permutation", [5]), ("choice", [5]), ("randint", [(2,), 0]))
+        for name, more in (
+            ("normal", [(3,)]), ("uniform", [(3,)]), ("bernoulli", []), ("permutation", [5]), ("choice", [5]),
+            ("randint", [2, 0]),
+        )
     },
 }
 
@@ -174,8 +179,8 @@ def run_script(extent: int, **variables: str) -> str:
     """Return what Python prints for an error in a jitted gradient."""
     import os
 
-    done = subprocess.run([sys.executable, "-c", SCRIPT.format(extent)], capture_output=True, text=True, env=os.environ | variables)
-    return done.stderr
+    command = [sys.executable, "-c", SCRIPT.format(extent)]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | variables).stderr
 
 
 def test_tracebacks_hide_own_frames() -> None:

@@ -21,7 +21,6 @@ from weft.process.foreign_names import FLAGS, MODULE, KeywordCheck, add_foreign_
 from weft.process.tracebacks import complete_message
 from weft.transforms.tree import matches, register_module, structure_changed
 
-
 _PARAMETERS: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()  # arrays of modules, by id
 
 
@@ -37,7 +36,7 @@ class ModuleTree(KeywordCheck):
     """Base of Module: a callable with arrays and modules as attributes, also in lists and dicts."""
 
     buffers: tuple[str, ...] = ()
-    frozen: tuple[str, ...] = ()  # attributes whose arrays are not trained: set by ``freeze``
+    frozen: tuple[str, ...] = ()  # arrays that are not trained, by their names inside the module: set by ``freeze``
     keeps_dtype = False  # whether ``astype`` leaves the arrays of this module as they are
     stored_form = ""  # what the numbers of this module's arrays mean; a weight file that says otherwise is not loaded
 
@@ -75,7 +74,8 @@ class ModuleTree(KeywordCheck):
                     f"{type(self).__name__}.{name} is {old.dtype.name}; an array of {dtype} would be rounded: cast it with "
                     f".astype('{old.dtype.name}'), or keep the module in {dtype} with .astype('{dtype}')"
                 )
-            if value is not old and _PARAMETERS.get(id(value)) is value:
+            is_parameter = name not in self.buffers and is_inexact(value.dtype)
+            if is_parameter and value is not old and _PARAMETERS.get(id(value)) is value:
                 own = f"{type(self).__name__}.{name}"
                 raise ValueError(
                     f"{own}: the array is a parameter of a module already, and an assignment would copy it. To share it, use its "
@@ -111,14 +111,13 @@ class ModuleTree(KeywordCheck):
         return _walk("", self, set())
 
     def _walk_arrays(self) -> Iterator[tuple[str, str, ModuleTree, Array]]:
-        """Yield (dotted name, attribute, module, Array) of every Array, each once."""
+        """Yield (dotted name, its last part inside the module, module, Array) of every Array, each once."""
         seen: set[int] = set()
         for prefix, module in self.modules():
-            for attribute, value in module.__dict__.items():
-                for name, array in _find(Array, attribute, value):
-                    if id(array) not in seen:
-                        seen.add(id(array))
-                        yield (f"{prefix}.{name}" if prefix else name), attribute, module, array
+            for name, array in arrays_in(module):
+                if id(array) not in seen:
+                    seen.add(id(array))
+                    yield (f"{prefix}.{name}" if prefix else name), name, module, array
 
     def arrays(self) -> dict[str, Array]:
         """Return every Array by dotted name, parameters and buffers; a shared one once, by its first name."""
@@ -133,14 +132,18 @@ class ModuleTree(KeywordCheck):
         >>> sorted(wf.nn.Linear(3, 2).parameters())
         ['bias', 'weight']
         """
-        frozen = {id(a) for _, attribute, module, a in self._walk_arrays() if attribute in module.frozen}
-        return {name: value for name, value in self.named_parameters() if id(value) not in frozen}
+        return {name: value for name, local, module, value in self._walk_parameters() if local not in module.frozen}
 
     def named_parameters(self) -> Iterator[tuple[str, Array]]:
         """Yield (dotted name, Array) of every parameter, frozen ones too; a shared one once, by its first name."""
-        for name, attribute, module, value in self._walk_arrays():
-            if attribute not in module.buffers and is_inexact(value.dtype):
-                yield name, value
+        return ((name, value) for name, _, _, value in self._walk_parameters())
+
+    def _walk_parameters(self) -> Iterator[tuple[str, str, ModuleTree, Array]]:
+        """Yield the items of :meth:`_walk_arrays` that are parameters."""
+        for item in self._walk_arrays():
+            _, local, module, value = item
+            if local.partition(".")[0] not in module.buffers and is_inexact(value.dtype):
+                yield item
 
     def freeze(self, *patterns: str) -> Self:
         """Exclude parameters from training: :meth:`parameters`, gradients by it and optimizers leave them out.
@@ -187,11 +190,10 @@ class ModuleTree(KeywordCheck):
                     f"{function}: {pattern!r} matches no parameter"
                     + (f". Did you mean {close!r}?" if close else f"; there are {', '.join(names)}")
                 )
-        for name, attribute, module, _ in self._walk_arrays():
+        for name, local, module, _ in [*self._walk_parameters()]:
             if not patterns or any(matches(name, pattern) for pattern in patterns):
-                if (attribute in module.frozen) is not frozen and name in names:
-                    kept = tuple(n for n in module.frozen if n != attribute)
-                    object.__setattr__(module, "frozen", (*kept, attribute) if frozen else kept)
+                kept = tuple(n for n in module.frozen if n != local)
+                object.__setattr__(module, "frozen", (*kept, local) if frozen else kept)
         structure_changed()
         return self
 
@@ -235,6 +237,12 @@ def name_layer(error: Exception, module: ModuleTree) -> None:
 
 def _name_in(outer: ModuleTree, inner: ModuleTree) -> str:
     return next((name for name, module in outer.modules() if module is inner), type(inner).__name__)
+
+
+def arrays_in(module: ModuleTree) -> Iterator[tuple[str, Array]]:
+    """Yield (name, Array) of a module's own arrays, including those in lists and dicts."""
+    for attribute, value in module.__dict__.items():
+        yield from _find(Array, attribute, value)
 
 
 def find_modules(name: str, value: Any) -> Iterator[tuple[str, ModuleTree]]:

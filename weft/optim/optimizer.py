@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any
@@ -277,6 +278,41 @@ class Optimizer(KeywordCheck):
         for key, member in (((), self), *self._members.items()):
             flat.update({f"{','.join(key)}//{name}": value for name, value in member.shared.items()})
         return flat if self.step_count is None else {"step_count": self.step_count, **flat}
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the state and the learning rate to a safetensors file, see :func:`weft.io.save`.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Examples
+        --------
+        >>> import weft as wf, tempfile, os
+        >>> path, net = os.path.join(tempfile.mkdtemp(), "adam.safetensors"), wf.nn.Linear(3, 2)
+        >>> wf.optim.Adam(lr=0.01).init(net).save(path)
+        >>> wf.optim.Adam().init(net).load(path).lr
+        0.01
+        """
+        from weft.nn import weights  # loads all layers
+
+        weights.save(path, self)
+
+    def load(self, path: str | os.PathLike) -> Optimizer:
+        """Read a file written by :meth:`save`; return the optimizer. Its state must exist, see :meth:`init`.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Raises
+        ------
+        DataError
+            The file is damaged or belongs to another model or optimizer, or the optimizer has no state.
+        """
+        from weft.nn import weights
+
+        return weights.load_into(self, path)
 
     def __repr__(self) -> str:
         omitted = {"state", "shared", "step_count", "slots", "sparse"}

@@ -114,6 +114,8 @@ def fit(
     (2, 2)
     """
     check_arguments(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
+    if not model.parameters() and any(True for _ in model.named_parameters()):
+        raise ValueError("fit: every parameter of the model is frozen: model.unfreeze() trains them again")
     metric_functions = name_metrics(metrics)
     callback_hooks = sort_callbacks(callbacks)
     due = checkpoints.every(checkpoint_every)
