@@ -89,12 +89,12 @@ class Sequential(Module):
 
     def forward(self, x: Array) -> Array:
         result: Any = x
-        position = 0
+        layers: Any = iter(self.layers)
         try:
-            for layer in self.layers:
+            for layer in layers:
                 result = layer(result)
-                position += 1
         except (TypeError, ValueError, AttributeError) as error:
+            position = len(self.layers) - layers.__length_hint__() - 1
             if position and not isinstance(result, Array):
                 before = type(self.layers[position - 1]).__name__
                 kind = f"a {type(result).__name__} of {len(result)}" if isinstance(result, tuple | list) else repr(result)

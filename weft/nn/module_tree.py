@@ -132,7 +132,10 @@ class ModuleTree(KeywordCheck):
         >>> sorted(wf.nn.Linear(3, 2).parameters())
         ['bias', 'weight']
         """
-        return {name: value for name, local, module, value in self._walk_parameters() if local not in module.frozen}
+        return {
+            name: value for name, local, module, value in self._walk_arrays()
+            if _is_trained(local, module) and local not in module.frozen and is_inexact(value.dtype)
+        }
 
     def named_parameters(self) -> Iterator[tuple[str, Array]]:
         """Yield (dotted name, Array) of every parameter, frozen ones too; a shared one once, by its first name."""
@@ -142,7 +145,7 @@ class ModuleTree(KeywordCheck):
         """Yield the items of :meth:`_walk_arrays` that are parameters."""
         for item in self._walk_arrays():
             _, local, module, value = item
-            if local.partition(".")[0] not in module.buffers and is_inexact(value.dtype):
+            if _is_trained(local, module) and is_inexact(value.dtype):
                 yield item
 
     def freeze(self, *patterns: str) -> Self:
@@ -210,6 +213,11 @@ class ModuleTree(KeywordCheck):
 
 
 add_foreign_names(ModuleTree, MODULE | FLAGS, FLAGS)
+
+
+def _is_trained(local: str, module: ModuleTree) -> bool:
+    """Return whether an array is none of the module's buffers. ``local`` : its name inside the module"""
+    return not module.buffers or local.partition(".")[0] not in module.buffers
 
 
 def _walk(name: str, module: ModuleTree, seen: set[int]) -> Iterator[tuple[str, ModuleTree]]:
