@@ -47,6 +47,7 @@ META, HEADER, TENSOR, FORMAT, STORED, DICTS = (
 )
 BLANK = "0" * 64
 OTHER_FORMATS = {  # first bytes of files that users mistake for weight files
+    b"PK\3\4": "it is a zip archive, as torch.save and numpy.savez write",
     b"\x93NUMPY": "it is NumPy's .npy, for numpy.load",
     b"\x89HDF\r\n": "it is HDF5, as Keras writes",
     b"GGUF": "it is a GGUF file",
@@ -577,7 +578,7 @@ def _unpack_npz(content: bytes, source: str) -> dict[str, np.ndarray]:
     except DataError:
         raise
     except Exception as error:  # a damaged archive raises errors of zipfile, zlib, struct and NumPy
-        raise DataError(f"{source} is a damaged .npz file: {error}") from error
+        raise _file_error(source, f"a damaged .npz: {error}") from error
 
 
 def _read(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, str]]:
