@@ -317,7 +317,7 @@ def load(path: str | os.PathLike) -> dict[str, Any]:
     >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
     >>> wf.io.save(path, {"w": wf.ones((2, 3)), "more": {"steps": 7}})
     >>> wf.io.load(path)["more"]
-    {'steps': array(7)}
+    {'steps': array(7, dtype=int64)}
     """
     arrays, metadata = _read(path)
     return _nest({name: asarray(value) for name, value in arrays.items()}, metadata.get(DICTS, "[]"), os.fspath(path))
