@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -93,10 +92,12 @@ class _Displayed(_Line):
     """A line in a notebook's output."""
 
     def write(self, text: str) -> None:
+        from html import escape
+
         from IPython import display
 
         self._display: Any = display
-        self._handle: Any = self._display.display(self._display.HTML(f"<i>{html.escape(text)}</i>"), display_id=True)
+        self._handle: Any = self._display.display(self._display.HTML(f"<i>{escape(text)}</i>"), display_id=True)
 
     def erase(self) -> None:
         self._handle.update(self._display.HTML(""))
