@@ -12,6 +12,7 @@ import sys
 import types
 from typing import Any
 
+from weft.process import tracebacks
 from weft.process.import_hook import install
 from weft.process.signals import defer_signals
 
@@ -138,13 +139,19 @@ __all__ = sorted([
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None and name not in _MODULES:
-        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+        raise importlib.import_module("weft.process.foreign_names").missing_name("weft", name, __all__)
     with defer_signals():
         value = importlib.import_module(_MODULES[name] if home is None else home)
         if home is not None:
             value = getattr(value, _MODULE_NAMES.get(name, name))
+        elif value.__name__.startswith("weft."):
+            _suggest_names(value)
         globals()[name] = value
     return value
+
+
+def _suggest_names(module: types.ModuleType) -> None:
+    importlib.import_module("weft.process.foreign_names").explain_missing_names(module)
 
 
 def __dir__() -> list[str]:
@@ -155,11 +162,16 @@ class _Package(types.ModuleType):
     """The class of this module, which keeps ``weft.array`` the function: an import of the submodule would rebind the name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME and isinstance(value, types.ModuleType)):
+        if not isinstance(value, types.ModuleType):
             super().__setattr__(name, value)
+        elif name not in _HOME:
+            super().__setattr__(name, value)
+            if name in _MODULES:
+                _suggest_names(value)
 
 
 sys.modules[__name__].__class__ = _Package
 install()
+tracebacks.install()
 if os.environ.get("WEFT_DEVICE") == "auto":  # reads the devices' figures, which the first program needs
     __getattr__("set_device")("auto")

@@ -13,7 +13,7 @@ import numpy as np
 
 __all__ = [
     "AxisError", "CollectiveError", "DTypeError", "DataError", "EmptyError", "LabelError", "ShapeError", "SolverError",
-    "TraceError",
+    "TraceError", "show_own_frames",
 ]
 
 PACKAGE = os.path.join(os.path.dirname(__file__), "")  # ends in a separator, so that a sibling weft_demo.py does not match
@@ -79,6 +79,32 @@ class TraceError(TypeError):
     """The content of an array is needed, but only its shape and dtype are known."""
 
 
+_SHOWS_OWN_FRAMES = os.environ.get("WEFT_TRACEBACK") == "full"
+
+
+def show_own_frames(shown: bool = True) -> None:
+    """Show weft's own frames in tracebacks, which are hidden by default; the variable ``WEFT_TRACEBACK=full`` does so too.
+
+    Frames are hidden where Python or IPython displays an error. The error itself keeps its traceback, for debuggers and logs.
+
+    Parameters
+    ----------
+    shown : bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.errors.show_own_frames(False)
+    """
+    global _SHOWS_OWN_FRAMES
+    _SHOWS_OWN_FRAMES = bool(shown)
+
+
+def shows_own_frames() -> bool:
+    """Return whether tracebacks show weft's own frames."""
+    return _SHOWS_OWN_FRAMES
+
+
 # Exceptions of a run itself. Others, such as a signal handler's, come from outside and are never suppressed.
 RUN_ERRORS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError, RuntimeError)
 
@@ -129,7 +155,9 @@ def _find_call(frame: Any) -> tuple[str, Any]:
     """Return the name and frame of weft's function that the user's line called, or ``("", None)`` if it has no public name."""
     called = None
     while frame is not None and is_own_file(frame.f_code.co_filename):
-        called, frame = frame, frame.f_back
+        if frame.f_code.co_name != "_check_and_call":  # the decorator of weft.process.foreign_names
+            called = frame
+        frame = frame.f_back
     if called is None or called.f_code.co_filename == _OPERATORS:  # a + b calls no named function
         return "", None
     name = type(called.f_locals["self"]).__name__ if called.f_code.co_name == "__init__" else called.f_code.co_name

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from weft.process.foreign_names import ARRAY, add_foreign_names, own_names
+
 _METHODS = {
     "weft.functions.reductions.folds": "all any argmax argmin max min prod sum cumprod cumsum mean std var",
     "weft.functions.elementwise.compositions": "clip",
@@ -30,6 +32,9 @@ class Methods:
 
     __slots__ = ()
 
+    def __dir__(self) -> list[str]:
+        return own_names(type(self), object.__dir__(self))
+
 
 class _LazyMethod:
     """The placeholder of a method, replaced at first access."""
@@ -45,3 +50,4 @@ class _LazyMethod:
 for _module, _names in _METHODS.items():
     for _name in _names.split():
         setattr(Methods, _name, _LazyMethod(_module, _name))
+add_foreign_names(Methods, ARRAY, flags=("grad", "requires_grad"))

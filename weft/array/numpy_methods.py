@@ -719,6 +719,9 @@ class NumpyMethods(Methods, Cell):
         """
         if isinstance(dtype, builtins.type) and issubclass(dtype, NumpyMethods | np.ndarray):
             dtype, type = None, dtype
+        if isinstance(dtype, int) or isinstance(dtype, tuple) and all(isinstance(n, int) for n in dtype):
+            shape = dtype if isinstance(dtype, tuple) or type is None else (dtype, type)
+            raise TypeError(f"view: {shape} is no dtype; in weft: x.reshape({str(shape).strip('()').rstrip(',')}), a view too")
         if type is not None:
             refuse_classes(type, "view")
         if dtype is None:

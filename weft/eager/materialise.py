@@ -30,6 +30,7 @@ from weft.graph.primitives.common import zero_vjp
 from weft.graph.primitives.shape import find_repeated
 from weft.graph.primitives.table import NODES_THAT_MAY_RAISE, SCALAR, is_placeholder
 from weft.graph.source_lines import user_frame, user_line
+from weft.process.constructs import advise
 from weft.runtime import execute, pending
 from weft.runtime.cell import NODES_BEING_WRITTEN, WRITE_LOCK, WRITE_LOGS, Cell, traces
 from weft.runtime.context import CONTEXT
@@ -226,11 +227,9 @@ def _read_error(nodes: Sequence[Node]) -> str:
     origin = next((x for x in origins if x is not None and x.source_line is not None and x not in traces()), None)
     if origin is not None:
         place = f"{origin.read_error} (in line {user_line(origin.source_line)}) that has ended, where the array was left behind"
-    return (
-        f"{user_line(user_frame())}: the value of this array is not known inside {place}; numpy(), float(), bool(), "
-        "formats (f\"{x:.2f}\"), Python's math, min, max, if and while need it. Use wf.where for choices, wf.exp and wf.minimum "
-        "for numbers, or return the array and look at it outside"
-    )
+    frame = user_frame()
+    advice = advise(*(frame or (None, -1))[:2])
+    return f"{user_line(frame)}: the value of this array is not known inside {place}; {advice}"
 
 
 def can_compute(node: Node) -> bool:

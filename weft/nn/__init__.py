@@ -8,6 +8,7 @@ import importlib
 
 from weft.graph import source_lines
 from weft.nn import init as init
+from weft.process.foreign_names import explain_missing_names
 
 _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__init__.pyi``
     "activations": """
@@ -48,5 +49,7 @@ source_lines.part(__file__, "function")
 for _file, _names in _NAMES.items():  # now, not at first use: some functions have the names of their files
     _module = importlib.import_module(f"weft.nn.{_file}")
     globals().update({name: getattr(_module, name) for name in _names.split()})
+
+explain_missing_names(init)
 
 __all__ = sorted(["init", *" ".join(_NAMES.values()).split()])

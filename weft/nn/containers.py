@@ -12,6 +12,7 @@ from weft.nn.module import Module
 from weft.nn.module_tree import ModuleTree, find_modules
 from weft.nn.size_arguments import int_or_none
 from weft.process.docstrings import complete_module
+from weft.process.foreign_names import SEQUENTIAL, add_foreign_names
 
 
 class Sequential(Module):
@@ -49,6 +50,11 @@ class Sequential(Module):
             self._put_layer(i, layer, name)
 
     def _put_layer(self, position: int, layer: Any, name: str | None) -> None:
+        if isinstance(layer, type):
+            raise TypeError(f"Sequential: layer {position} is the class {layer.__name__}: call it, {layer.__name__}(...)")
+        if isinstance(layer, list | tuple):
+            kind = type(layer).__name__
+            raise TypeError(f"Sequential: layer {position} is a {kind}: write the layers as arguments, Sequential(*layers)")
         if not callable(layer):
             raise TypeError(f"Sequential: layer {position} is a {type(layer).__name__}, not a layer")
         layer = layer if isinstance(layer, Module) else Lambda(layer)
@@ -82,9 +88,24 @@ class Sequential(Module):
         return names
 
     def forward(self, x: Array) -> Array:
-        for layer in self.layers:
-            x = layer(x)
-        return x
+        result: Any = x
+        layers: Any = iter(self.layers)
+        try:
+            for layer in layers:
+                result = layer(result)
+        except (TypeError, ValueError, AttributeError) as error:
+            position = len(self.layers) - layers.__length_hint__() - 1
+            if position and not isinstance(result, Array):
+                before = type(self.layers[position - 1]).__name__
+                kind = f"a {type(result).__name__} of {len(result)}" if isinstance(result, tuple | list) else repr(result)
+                fix = "end its forward with `return`" if result is None else (
+                    "write a Module that passes on the part it needs, such as x, state = layer(x)")
+                raise TypeError(
+                    f"Sequential: layer {position - 1} ({before}) returns {kind}, which layer {position} "
+                    f"({type(self.layers[position]).__name__}) cannot take: {fix}"
+                ) from error
+            raise
+        return result
 
     def children(self) -> Iterator[tuple[str, ModuleTree]]:
         """Return (given name or position, layer) of each layer, then the modules that a subclass adds."""
@@ -160,6 +181,9 @@ class Sequential(Module):
 
     def __iter__(self) -> Iterator[Module]:
         return iter(self.layers)
+
+
+add_foreign_names(Sequential, SEQUENTIAL)
 
 
 class Residual(Module):

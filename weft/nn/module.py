@@ -78,7 +78,7 @@ class Module(ModuleTree):
         target = parse_dtype(dtype)
         if target not in FLOATS:
             raise DTypeError(f"astype: dtype must be a float dtype, not {target}")
-        trained = self.parameters()
+        trained = dict(self.named_parameters())
         arrays = {name: a for name, _, module, a in self._walk_arrays() if is_float(a.dtype) and not module.keeps_dtype}
         compute_fallible([a.node for a in arrays.values()])
         for name, a in arrays.items():
@@ -86,7 +86,7 @@ class Module(ModuleTree):
         return self
 
     def save(self, path: str | os.PathLike, dtype: Any = None) -> None:
-        """Write every array of this module to a safetensors file with checksums; the file is replaced as a whole.
+        """Write every array of this module to a safetensors file with checksums, or to ``.npz``; the file is replaced as a whole.
 
         Parameters
         ----------
@@ -104,16 +104,23 @@ class Module(ModuleTree):
         """
         weights.save(path, self, dtype)
 
-    def load(self, path: str | os.PathLike) -> Self:
-        """Read a file written by :meth:`save`, or another program's safetensors file; return the module.
+    def load(self, path: str | os.PathLike, *, strict: bool = True, rename: Any = None) -> Self:
+        """Read a file written by :meth:`save`, or another program's safetensors or ``.npz`` file; return the module.
+
+        Parameters
+        ----------
+        path : str or path
+        strict : bool
+            False reads the names that are both in the file and in the model; a warning lists the others.
+        rename : dict or function, optional
+            From the file's names to the model's, see :func:`weft.io.load_into`.
 
         Raises
         ------
         DataError
             The file is missing, damaged (even one bit), or does not fit the model; the model is then unchanged.
         """
-        weights.load_into(self, path)
-        return self
+        return weights.load_into(self, path, strict=strict, rename=rename)
 
     def summary(self, *inputs: Any, dtype: Any = "float32") -> Summary:
         """Print a table of the layers: output shapes, parameters, flops and bytes; nothing is computed.

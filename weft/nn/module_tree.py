@@ -6,6 +6,7 @@ A parameter that several layers share is one variable: it has one name, one grad
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -15,8 +16,12 @@ from weft.array import Array, Scalar, wrap_array
 from weft.dtypes.api import can_cast, is_inexact
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import compute_fallible
-from weft.errors import DTypeError, ShapeError
-from weft.transforms.tree import register_module, structure_changed
+from weft.errors import AxisError, DTypeError, LabelError, ShapeError, TraceError, short, warn
+from weft.process.foreign_names import FLAGS, MODULE, KeywordCheck, add_foreign_names, own_names, suggest
+from weft.process.tracebacks import complete_message
+from weft.transforms.tree import matches, register_module, structure_changed
+
+_PARAMETERS: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()  # arrays of modules, by id
 
 
 class _CallHook(threading.local):
@@ -27,10 +32,11 @@ class _CallHook(threading.local):
 CALL_HOOK = _CallHook()
 
 
-class ModuleTree:
+class ModuleTree(KeywordCheck):
     """Base of Module: a callable with arrays and modules as attributes, also in lists and dicts."""
 
     buffers: tuple[str, ...] = ()
+    frozen: tuple[str, ...] = ()  # arrays that are not trained, by their names inside the module: set by ``freeze``
     keeps_dtype = False  # whether ``astype`` leaves the arrays of this module as they are
     stored_form = ""  # what the numbers of this module's arrays mean; a weight file that says otherwise is not loaded
 
@@ -43,10 +49,15 @@ class ModuleTree:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         watch_call, enter = CALL_HOOK.watch_call, CALL_HOOK.enter
-        if enter is not None:
-            with enter(self):
-                return self.forward(*args, **kwargs) if watch_call is None else watch_call(self, args, kwargs)
-        return self.forward(*args, **kwargs) if watch_call is None else watch_call(self, args, kwargs)
+        try:  # costs nothing unless an error passes
+            if enter is not None:
+                with enter(self):
+                    return self.forward(*args, **kwargs) if watch_call is None else watch_call(self, args, kwargs)
+            return self.forward(*args, **kwargs) if watch_call is None else watch_call(self, args, kwargs)
+        except Exception as error:
+            complete_message(error)
+            name_layer(error, self)
+            raise
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"{type(self).__name__} has no forward method: define forward(self, x)")
@@ -63,12 +74,32 @@ class ModuleTree:
                     f"{type(self).__name__}.{name} is {old.dtype.name}; an array of {dtype} would be rounded: cast it with "
                     f".astype('{old.dtype.name}'), or keep the module in {dtype} with .astype('{dtype}')"
                 )
+            is_parameter = name not in self.buffers and is_inexact(value.dtype)
+            if is_parameter and value is not old and _PARAMETERS.get(id(value)) is value:
+                own = f"{type(self).__name__}.{name}"
+                raise ValueError(
+                    f"{own}: the array is a parameter of a module already, and an assignment would copy it. To share it, use its "
+                    f"layer in both places (self.b = self.a), or its array in forward (x @ self.a.weight.T); to copy it, write "
+                    f"{name}[...] = array, or assign array.copy()"
+                )
             old[...] = value
             return
         if isinstance(value, Array):
             compute_fallible((value.node,))  # raises now what would raise in every call
-        object.__setattr__(self, name, wrap_array(value.node) if isinstance(value, Scalar) else value)
+            if old is None and value.dtype.kind in "iu" and name not in self.buffers:
+                own, kind = f"{type(self).__name__}.{name}", value.dtype.name
+                warn(
+                    f"{own} is {kind}: integers are not trained. Cast it with .astype('float32') if it is a parameter, or write "
+                    f"buffers = ({name!r},) in the class if it is not"
+                )
+        value = wrap_array(value.node) if isinstance(value, Scalar) else value
+        object.__setattr__(self, name, value)
+        if isinstance(value, Array):
+            _PARAMETERS[id(value)] = value
         structure_changed()
+
+    def __dir__(self) -> list[str]:
+        return own_names(type(self), object.__dir__(self))
 
     def children(self) -> Iterator[tuple[str, ModuleTree]]:
         """Yield (name, module) of the direct children, including those in lists and dicts."""
@@ -80,21 +111,20 @@ class ModuleTree:
         return _walk("", self, set())
 
     def _walk_arrays(self) -> Iterator[tuple[str, str, ModuleTree, Array]]:
-        """Yield (dotted name, attribute, module, Array) of every Array, each once."""
+        """Yield (dotted name, its last part inside the module, module, Array) of every Array, each once."""
         seen: set[int] = set()
         for prefix, module in self.modules():
-            for attribute, value in module.__dict__.items():
-                for name, array in _find(Array, attribute, value):
-                    if id(array) not in seen:
-                        seen.add(id(array))
-                        yield (f"{prefix}.{name}" if prefix else name), attribute, module, array
+            for name, array in arrays_in(module):
+                if id(array) not in seen:
+                    seen.add(id(array))
+                    yield (f"{prefix}.{name}" if prefix else name), name, module, array
 
     def arrays(self) -> dict[str, Array]:
         """Return every Array by dotted name, parameters and buffers; a shared one once, by its first name."""
         return {name: value for name, _, _, value in self._walk_arrays()}
 
     def parameters(self) -> dict[str, Array]:
-        """Return the trainable Arrays by dotted name; a shared one once, by its first name.
+        """Return the trainable Arrays by dotted name; a shared one once, by its first name. Frozen ones are left out.
 
         Examples
         --------
@@ -103,9 +133,72 @@ class ModuleTree:
         ['bias', 'weight']
         """
         return {
-            name: value for name, attribute, module, value in self._walk_arrays()
-            if attribute not in module.buffers and is_inexact(value.dtype)
+            name: value for name, local, module, value in self._walk_arrays()
+            if _is_trained(local, module) and local not in module.frozen and is_inexact(value.dtype)
         }
+
+    def named_parameters(self) -> Iterator[tuple[str, Array]]:
+        """Yield (dotted name, Array) of every parameter, frozen ones too; a shared one once, by its first name."""
+        return ((name, value) for name, _, _, value in self._walk_parameters())
+
+    def _walk_parameters(self) -> Iterator[tuple[str, str, ModuleTree, Array]]:
+        """Yield the items of :meth:`_walk_arrays` that are parameters."""
+        for item in self._walk_arrays():
+            _, local, module, value = item
+            if _is_trained(local, module) and is_inexact(value.dtype):
+                yield item
+
+    def freeze(self, *patterns: str) -> Self:
+        """Exclude parameters from training: :meth:`parameters`, gradients by it and optimizers leave them out.
+
+        Running statistics of normalisation layers are no parameters: a layer updates them while its ``training`` is set.
+
+        Parameters
+        ----------
+        patterns : str
+            Layers ("0", "encoder") or names with wildcards ("0.*", "*.bias"), as in an optimizer's ``groups``; all without one.
+
+        Returns
+        -------
+        Module : itself
+
+        Raises
+        ------
+        ValueError
+            A pattern matches no parameter.
+
+        Examples
+        --------
+        >>> import weft as wf
+        >>> net = wf.nn.Sequential(wf.nn.Linear(3, 4), wf.nn.ReLU(), wf.nn.Linear(4, 2)).freeze("0")
+        >>> list(net.parameters())
+        ['2.weight', '2.bias']
+        >>> len(net.unfreeze().parameters())
+        4
+        """
+        return self._set_frozen("freeze", patterns, True)
+
+    def unfreeze(self, *patterns: str) -> Self:
+        """Train parameters again that :meth:`freeze` excluded; all without a pattern."""
+        return self._set_frozen("unfreeze", patterns, False)
+
+    def _set_frozen(self, function: str, patterns: tuple[str, ...], frozen: bool) -> Self:
+        names = [name for name, _ in self.named_parameters()]
+        for pattern in patterns:
+            if not isinstance(pattern, str):
+                raise TypeError(f"{function}: a pattern must be a str such as '0' or '*.bias', not {short(pattern)}")
+            if not any(matches(name, pattern) for name in names):
+                close = suggest(pattern, {part for name in names for part in (name, name.rpartition(".")[0])})
+                raise ValueError(
+                    f"{function}: {pattern!r} matches no parameter"
+                    + (f". Did you mean {close!r}?" if close else f"; there are {', '.join(names)}")
+                )
+        for name, local, module, _ in [*self._walk_parameters()]:
+            if not patterns or any(matches(name, pattern) for pattern in patterns):
+                kept = tuple(n for n in module.frozen if n != local)
+                object.__setattr__(module, "frozen", (*kept, local) if frozen else kept)
+        structure_changed()
+        return self
 
     def train(self, mode: bool = True) -> Self:
         """Set the training mode of this module and all inside it (dropout is active in training); return the module."""
@@ -119,12 +212,45 @@ class ModuleTree:
         return self.train(False)
 
 
+add_foreign_names(ModuleTree, MODULE | FLAGS, FLAGS)
+
+
+def _is_trained(local: str, module: ModuleTree) -> bool:
+    """Return whether an array is none of the module's buffers. ``local`` : its name inside the module"""
+    return not module.buffers or local.partition(".")[0] not in module.buffers
+
+
 def _walk(name: str, module: ModuleTree, seen: set[int]) -> Iterator[tuple[str, ModuleTree]]:
     if id(module) not in seen:
         seen.add(id(module))
         yield name, module
         for inner, child in module.children():
             yield from _walk(f"{name}.{inner}" if name else inner, child, seen)
+
+
+def name_layer(error: Exception, module: ModuleTree) -> None:
+    """Add the path of the layer in which an error about shapes, dtypes or values was raised to its message.
+
+    Each call around that layer's adds its module, and so the path becomes one from the outermost module.
+    """
+    if not isinstance(error, ShapeError | DTypeError | AxisError | LabelError | TraceError):
+        return
+    text, chain = error.__dict__.setdefault("_layers", (str(error), []))
+    chain.append(module)
+    if len(chain) > 1:
+        names = [_name_in(outer, inner) for inner, outer in zip(chain, chain[1:], strict=False)]
+        layer = f"{type(chain[0]).__name__}({chain[0].extra_repr()})" if hasattr(chain[0], "extra_repr") else ""  # type: ignore[attr-defined]
+        error.args = (f"{text}; in layer {'.'.join(reversed(names))} of {type(module).__name__}: {layer}",)
+
+
+def _name_in(outer: ModuleTree, inner: ModuleTree) -> str:
+    return next((name for name, module in outer.modules() if module is inner), type(inner).__name__)
+
+
+def arrays_in(module: ModuleTree) -> Iterator[tuple[str, Array]]:
+    """Yield (name, Array) of a module's own arrays, including those in lists and dicts."""
+    for attribute, value in module.__dict__.items():
+        yield from _find(Array, attribute, value)
 
 
 def find_modules(name: str, value: Any) -> Iterator[tuple[str, ModuleTree]]:

@@ -147,7 +147,7 @@ def _summary(model: ModuleTree, inputs: list[Array]) -> Summary:
 
     def count(module: ModuleTree, inside: bool) -> int:
         """Return the number of parameters not counted before; of inner modules too if ``inside``."""
-        new = [a for n, a in module.parameters().items() if (inside or "." not in n) and id(a) not in counted]
+        new = [a for n, a in module.named_parameters() if (inside or "." not in n) and id(a) not in counted]
         counted.update(map(id, new))
         return sum(a.size for a in new)
 
@@ -172,7 +172,7 @@ def _summary(model: ModuleTree, inputs: list[Array]) -> Summary:
     for name, module in model.modules():
         if id(module) not in called and (own_parameters := count(module, False)):
             rows.append(Row(name, type(module).__name__, None, own_parameters, 0, 0))
-    parameters = sum({id(a): a.size for a in model.parameters().values()}.values())
+    parameters = sum({id(a): a.size for a in dict(model.named_parameters()).values()}.values())
     return Summary(type(model).__name__, tuple(rows), Row("total", "", _output_shape(root), parameters, *total))
 
 

@@ -8,12 +8,16 @@ of a long header is checked before it is parsed into objects. Files are written,
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
+import operator
 import os
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,7 +31,7 @@ from weft.dtypes.rounding import convert_array
 from weft.eager.materialise import read_array
 from weft.errors import DataError, DTypeError, warn
 from weft.functions.creation.fill import asarray
-from weft.nn.module_tree import ModuleTree
+from weft.nn.module_tree import ModuleTree, arrays_in
 from weft.process.docstrings import complete_module
 from weft.process.files import read, target, write_atomically
 
@@ -38,7 +42,9 @@ LONG_HEADER = 1 << 20  # bytes above which the form of a header is checked befor
 # a header without blanks and with each string shortened to a quote: tables of strings and lists of ints, in one table
 HEADER_FORM = re.compile(rb'\{(?:(?:,|(?<=\{))":\{(?:(?:,|(?<=\{))":(?:"|\[(?:\d++,?+)*+\]))*+\})*+\}')
 STRING, BLANKS = re.compile(rb'"(?:[^"\\]|\\.)*+"'), re.compile(rb"[ \t\r\n]++")
-META, HEADER, TENSOR, FORMAT, STORED = "__metadata__", "weft.sha256", "sha256:", "weft.dtype:", "weft.quantized:"
+META, HEADER, TENSOR, FORMAT, STORED, DICTS = (
+    "__metadata__", "weft.sha256", "sha256:", "weft.dtype:", "weft.quantized:", "weft.dicts",
+)
 BLANK = "0" * 64
 OTHER_FORMATS = {  # first bytes of files that users mistake for weight files
     b"PK\3\4": "it is a zip archive, as torch.save and numpy.savez write",
@@ -50,10 +56,11 @@ OTHER_FORMATS = {  # first bytes of files that users mistake for weight files
 }
 
 
-def pack(arrays: dict[str, np.ndarray], stored_forms: Mapping[str, str] = {}) -> bytes:
+def pack(arrays: dict[str, np.ndarray], stored_forms: Mapping[str, str] = {}, dicts: Sequence[str] = ()) -> bytes:
     """Return the content of a weight file; raise DataError if the format does not support a name or dtype.
 
     stored_forms : by the names of quantized modules, see :class:`ModuleTree`
+    dicts : names of nested dicts
     """
     for name in arrays:
         if not isinstance(name, str):
@@ -63,6 +70,8 @@ def pack(arrays: dict[str, np.ndarray], stored_forms: Mapping[str, str] = {}) ->
     ordered = sorted(arrays.items(), key=lambda kv: (-kv[1].dtype.itemsize, kv[0]))  # large elements first, to align all
     metadata, entries, parts, at = {"format": "weft", HEADER: BLANK}, {}, [], 0
     metadata.update((STORED + name, form) for name, form in stored_forms.items())
+    if dicts:
+        metadata[DICTS] = json.dumps(dicts)
     for name, array in ordered:
         if name == META:
             raise DataError(f"a tensor cannot be called {META!r}")
@@ -233,20 +242,22 @@ def _file_error(source: Any, why: str) -> DataError:
     return DataError(f"{source} is damaged or no safetensors file: {why}")
 
 
-Model = TypeVar("Model", bound=ModuleTree)
+Model = TypeVar("Model")
+Rename = Callable[[str], str | None]
 COUNTER = "num_batches_tracked"  # a batch norm's counter in files of PyTorch, which weft uses only with momentum=None
 
 
-def save(path: str | os.PathLike, arrays: ModuleTree | dict[str, Any], dtype: Any = None) -> None:
-    """Write a Module's arrays, or a dict of Arrays, to a safetensors file with a checksum of each.
+def save(path: str | os.PathLike, arrays: Any, dtype: Any = None) -> None:
+    """Write arrays, Modules and optimizers to a safetensors file with a checksum of each array, or to NumPy's ``.npz``.
 
     The file is written beside ``path`` and renamed, so that ``path`` always contains the complete old or new file. The mode of
     an old file is kept. The state that a stateful layer keeps between batches is not saved.
 
     Parameters
     ----------
-    path : str or path; its folder must exist
-    arrays : Module or dict of name -> array
+    path : str or path; its folder must exist. One that ends in ``.npz`` gets NumPy's format, without checksums
+    arrays : Module, optimizer, or dict of name -> array, number, Module, optimizer or dict of these
+        Nested names are joined with dots. Of an optimizer its state and its rate are saved, not its other options.
     dtype : float dtype, optional
         The dtype in which arrays of floats are stored, such as "float16"; others are stored as they are. If numbers become
         infinite, a warning names the tensor.
@@ -254,9 +265,9 @@ def save(path: str | os.PathLike, arrays: ModuleTree | dict[str, Any], dtype: An
     Raises
     ------
     DTypeError
-        ``dtype`` is not a float dtype; ``arrays`` is neither Module nor dict.
+        ``dtype`` is not a float dtype; a value is no array of numbers.
     DataError
-        ``path`` exists and is not a regular file.
+        ``path`` exists and is not a regular file; two values have one name; the format does not support a dtype.
     FileNotFoundError, PermissionError
         The folder does not exist; file or folder are read-only.
 
@@ -269,21 +280,25 @@ def save(path: str | os.PathLike, arrays: ModuleTree | dict[str, Any], dtype: An
     stored = None if dtype is None else as_dtype(dtype)
     if stored is not None and not is_float(stored):
         raise DTypeError(f"save: dtype must be a float dtype such as 'float16', not {dtype!r}")
-    target(path, "save")  # raises before the arrays are computed
-    if not isinstance(arrays, ModuleTree | Mapping):
-        raise DTypeError(f"save: arrays must be a Module or a dict of name -> array, not a {type(arrays).__name__}")
-    named = _weights_of(arrays) if isinstance(arrays, ModuleTree) else arrays
+    place = target(path, "save")  # raises before the arrays are computed
+    if not isinstance(arrays, ModuleTree | Mapping) and not is_optimizer(arrays):
+        raise DTypeError(
+            f"save: arrays must be a Module, an optimizer or a dict of name -> array, not a {type(arrays).__name__}"
+        )
+    tree = _Tree("save", arrays)
     content = {}
-    for name, array in named.items():
+    for name, array in tree.leaves.items():
         refuse_subclass(array)
         values = read_array(array.node) if isinstance(array, Array) else np.asarray(array)
+        if values.dtype.kind in "OUSmM":
+            raise DTypeError(f"save: {name!r} is a {type(array).__name__}, and a weight file holds arrays of numbers")
         is_cast = stored is not None and is_float(values.dtype)
         content[name] = _cast(values, stored, f"save: {name!r}") if is_cast else values
-    write_atomically(path, pack(content, _stored_forms(arrays) if isinstance(arrays, ModuleTree) else {}))
+    write_atomically(path, _pack_npz(content) if place.suffix == ".npz" else pack(content, tree.forms, tree.dicts))
 
 
-def load(path: str | os.PathLike) -> dict[str, Array]:
-    """Read a safetensors file. The checksums that :func:`save` writes are verified; other programs' files have none.
+def load(path: str | os.PathLike) -> dict[str, Any]:
+    """Read a safetensors or ``.npz`` file. The checksums that :func:`save` writes are verified; other programs' have none.
 
     Parameters
     ----------
@@ -291,33 +306,41 @@ def load(path: str | os.PathLike) -> dict[str, Array]:
 
     Returns
     -------
-    dict from names to Arrays
+    dict from names to Arrays, nested as the dicts were that :func:`save` wrote
 
     Raises
     ------
     DataError
-        The file is missing, cut off, altered (even by one bit) or not a safetensors file; the message says what is wrong and
-        where.
+        The file is missing, cut off, altered (even by one bit) or not a weight file; the message says what is wrong and where.
 
     >>> import weft as wf, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
-    >>> wf.io.save(path, {"w": wf.ones((2, 3))})
-    >>> wf.io.load(path)["w"].shape
-    (2, 3)
+    >>> wf.io.save(path, {"w": wf.ones((2, 3)), "more": {"steps": 7}})
+    >>> wf.io.load(path)["more"]
+    {'steps': array(7, dtype=int64)}
     """
-    return {name: asarray(value) for name, value in _read(path)[0].items()}
+    arrays, metadata = _read(path)
+    return _nest({name: asarray(value) for name, value in arrays.items()}, metadata.get(DICTS, "[]"), os.fspath(path))
 
 
-def load_into(model: Model, path: str | os.PathLike) -> Model:
-    """Read weights into a model; nothing is written unless every name, shape and dtype fits. Floats take the model's dtype.
+def load_into(
+    model: Model, path: str | os.PathLike, *, strict: bool = True, rename: Mapping[str, str | None] | Rename | None = None,
+) -> Model:
+    """Read weights into a model; nothing is written unless every shape and dtype fits. Floats take the model's dtype.
 
     Files of PyTorch models have PyTorch's names, which are those of weft's layers; their counters ``num_batches_tracked``
-    are ignored if the model has none.
+    are ignored if the model has none. A weight that several layers share may have any of its names.
 
     Parameters
     ----------
-    model : Module
+    model : Module, optimizer, or a dict of these, of Arrays and of numbers, as :func:`save` takes
+        Numbers of a dict are replaced in it. An optimizer without state gets it from the one Module beside it.
     path : str or path
+    strict : bool
+        False reads the names that are both in the file and in the model; a warning lists the others.
+    rename : dict or function, optional
+        From the file's names to the model's. A key of a dict is a name or its beginning (``{"encoder.": "0."}``); None, or a
+        function's None, leaves a name out.
 
     Returns
     -------
@@ -331,35 +354,238 @@ def load_into(model: Model, path: str | os.PathLike) -> Model:
 
     >>> import weft as wf, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
-    >>> net, other = wf.nn.Linear(3, 2), wf.nn.Linear(3, 2)
+    >>> net, other = wf.nn.Linear(3, 2), wf.nn.Sequential(wf.nn.Linear(3, 2))
     >>> wf.io.save(path, net)
-    >>> bool((wf.io.load_into(other, path).weight == net.weight).all())
+    >>> bool((wf.io.load_into(other, path, rename={"": "0."})[0].weight == net.weight).all())
     True
     """
-    (loaded, metadata), own = _read(path), _weights_of(model)
-    for name, form in _stored_forms(model).items():
+    loaded, metadata = _read(path)
+    if isinstance(model, Mapping):
+        _start_optimizers(model)
+    elif is_optimizer(model) and model.step_count is None:  # type: ignore[attr-defined]
+        raise DataError("load: the optimizer has no state yet: call optimizer.init(model) first")
+    tree = _Tree("load", model)
+    for name, form in tree.forms.items():
         if (of_file := metadata.get(STORED + name, form)) != form:
             raise DataError(f"{path}: {name!r} is {short_repr(of_file)[1:-1]}, the model's is {form}: quantize the model alike")
+    loaded = _renamed(loaded, rename, path)
+    own = tree.leaves
+    for other, first in tree.aliases.items():  # shared weights: the first name wins
+        if other in loaded and other not in own:
+            loaded.setdefault(first, loaded[other])
+            del loaded[other]
     missing = sorted(own.keys() - loaded.keys())
-    state_names = recurrent_state_names(model)
-    unexpected = sorted(n for n in loaded.keys() - own.keys() if n not in state_names and not _is_counter(n, loaded[n]))
+    unexpected = sorted(n for n in loaded.keys() - own.keys() if n not in tree.state_names and not _is_counter(n, loaded[n]))
     if missing or unexpected:
         difference = f"missing {_list_names(missing)}, not in the model {_list_names(unexpected)}"
-        raise DataError(f"{path} does not fit the model: {difference}{_width_hint(model, unexpected)}")
+        if strict or len(missing) == len(own):
+            hint = _width_hint(model, unexpected) or _rename_hint(missing, unexpected)
+            raise DataError(f"{path} does not fit the model: {difference}{hint}")
+        warn(f"load: {len(own) - len(missing)} of the model's {len(own)} arrays were read from {path}: {difference}")
+        own = {name: value for name, value in own.items() if name in loaded}
+    ready: dict[str, Any] = {}
     for name, array in own.items():
-        value = loaded[name]
-        if value.shape != array.shape:
-            raise DataError(f"{path}: {name!r} has shape {value.shape}, the model's has {array.shape}")
-        if value.dtype != as_dtype(array.dtype) and not (is_float(value.dtype) and is_float(array.dtype)):
-            raise DataError(f"{path}: {name!r} has dtype {value.dtype}, the model's has {array.dtype}")
-    ready = {name: asarray(_cast(loaded[name], as_dtype(array.dtype), f"load: {name!r}")) for name, array in own.items()}
+        value, dtype = loaded[name], np.asarray(array).dtype if not isinstance(array, Array) else array.dtype
+        if value.shape != np.shape(array):
+            fix = "" if strict else f"; rename={{{name!r}: None}} leaves it out"
+            raise DataError(f"{path}: {name!r} has shape {value.shape}, the model's has {np.shape(array)}{fix}")
+        if not isinstance(array, Array):
+            ready[name] = value.item()
+        elif value.dtype != as_dtype(dtype) and not (is_float(value.dtype) and is_float(dtype)):
+            raise DataError(f"{path}: {name!r} has dtype {value.dtype}, the model's has {dtype}")
+        else:
+            ready[name] = asarray(_cast(value, as_dtype(dtype), f"load: {name!r}"))
     for name, array in own.items():
-        array[...] = ready[name]
+        if isinstance(array, Array):
+            array[...] = ready[name]
+        else:
+            tree.setters[name](ready[name])
     return model
 
 
+class _Tree:
+    """The arrays and numbers in a Module, an optimizer or nested dicts, by dotted name.
+
+    dicts : names of the dicts inside. forms, aliases, state_names : see :class:`ModuleTree`, :func:`_aliases` and
+    :func:`recurrent_state_names`. setters : of the numbers
+    """
+
+    def __init__(self, function: str, tree: Any) -> None:
+        self.function = function
+        self.leaves: dict[str, Any] = {}
+        self.dicts: list[str] = []
+        self.forms: dict[str, str] = {}
+        self.aliases: dict[str, str] = {}
+        self.state_names: set[str] = set()
+        self.setters: dict[str, Callable[[Any], None]] = {}
+        self._add("", tree)
+
+    def _add(self, name: str, value: Any) -> None:
+        prefix = f"{name}." if name else ""
+        if isinstance(value, ModuleTree):
+            for inner, array in _weights_of(value).items():
+                self._put(prefix + inner, array)
+            self.forms |= {prefix + inner: form for inner, form in _stored_forms(value).items()}
+            self.aliases |= {prefix + other: prefix + first for other, first in _aliases(value).items()}
+            self.state_names |= {prefix + inner for inner in recurrent_state_names(value)}
+        elif is_optimizer(value):
+            for inner, array in value.arrays().items():
+                self._put(prefix + inner, array)
+            self._put(f"{prefix}lr", float(value.lr), lambda rate: setattr(value, "lr", rate))
+        elif isinstance(value, Mapping):
+            self.dicts += [name] if name else []
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise DataError(f"{self.function}: a name must be a str, not {key!r}")
+                if isinstance(item, ModuleTree | Mapping) or is_optimizer(item):
+                    self.dicts += [] if isinstance(item, Mapping) else [prefix + key]
+                    self._add(prefix + key, item)
+                else:
+                    self._put(prefix + key, item, partial(operator.setitem, value, key))  # type: ignore[arg-type]
+        else:
+            self._put(name, value)
+
+    def _put(self, name: str, value: Any, setter: Callable[[Any], None] | None = None) -> None:
+        if name in self.leaves:
+            raise DataError(f"{self.function}: two values would be called {name!r}")
+        self.leaves[name] = value
+        if setter is not None:
+            self.setters[name] = setter
+
+
+def is_optimizer(value: Any) -> bool:
+    """Return whether a value has the state of an optimizer; this file's room is below theirs."""
+    return all(hasattr(value, name) for name in ("step_count", "arrays", "init", "lr"))
+
+
+def _start_optimizers(tree: Mapping[str, Any]) -> None:
+    """Create the state of optimizers in a dict that have none yet."""
+    models = [value for value in tree.values() if isinstance(value, ModuleTree)]
+    for name, value in tree.items():
+        if is_optimizer(value) and value.step_count is None:
+            if len(models) != 1:
+                raise DataError(f"load: {name!r} has no state yet, and there are {len(models)} Modules: call init(model) first")
+            value.init(models[0])
+
+
+def _aliases(model: ModuleTree) -> dict[str, str]:
+    """Return the further names of arrays that several layers share, with the first name of each."""
+    first = {id(array): name for name, array in model.arrays().items()}
+    found: dict[str, str] = {}
+
+    def walk(prefix: str, module: ModuleTree, inside: tuple[int, ...]) -> None:
+        for name, array in arrays_in(module):
+            if (full := prefix + name) != first.get(id(array), full):
+                found[full] = first[id(array)]
+        for name, child in module.children():
+            if id(child) not in inside:
+                walk(f"{prefix}{name}.", child, (*inside, id(child)))
+
+    walk("", model, (id(model),))
+    return found
+
+
+def _renamed(loaded: dict[str, np.ndarray], rename: Any, path: Any) -> dict[str, np.ndarray]:
+    """Return the arrays of a file by their names in the model."""
+    if rename is None:
+        return dict(loaded)
+    if isinstance(rename, Mapping):
+        used: set[str] = set()
+        keys = sorted(rename, key=len, reverse=True)
+
+        def change(name: str) -> str | None:
+            for key in keys:
+                if name == key or name.startswith(key if not key or key.endswith(".") else key + "."):
+                    used.add(key)
+                    new = rename[key]
+                    return None if new is None else new + name[len(key) :]
+            return name
+    elif callable(rename):
+        used, keys, change = set(), [], rename
+    else:
+        raise TypeError(f"load: rename must be a dict or a function of a name, not {short_repr(rename)}")
+    out: dict[str, np.ndarray] = {}
+    for name, value in loaded.items():
+        new = change(name)
+        if new is None:
+            continue
+        if not isinstance(new, str) or new in out:
+            raise DataError(f"{path}: rename gives {name!r} the name {new!r}" + (", as another" if new in out else ""))
+        out[new] = value
+    if unused := sorted(set(keys) - used):
+        names = f"{_list_names(unused)}, which no name begins with; there are {_list_names(list(loaded))}"
+        raise DataError(f"{path}: rename has {names}")
+    return out
+
+
+def _rename_hint(missing: list[str], unexpected: list[str]) -> str:
+    """Return a hint if the names differ by a prefix."""
+    for name in unexpected[:20]:
+        for own in missing:
+            if name.endswith("." + own):
+                return f". rename={{{name[: -len(own)]!r}: ''}} removes the prefix"
+            if own.endswith("." + name):
+                return f". rename={{'': {own[: -len(name)]!r}}} adds the prefix"
+    return ""
+
+
+def _nest(flat: dict[str, Any], stored_dicts: str, source: str) -> dict[str, Any]:
+    """Return arrays by dotted name as nested dicts. stored_dicts : a list of the dicts' names, from the file"""
+    try:
+        dicts = json.loads(stored_dicts)
+    except (ValueError, RecursionError):
+        dicts = None
+    if not isinstance(dicts, list) or not all(isinstance(name, str) and name for name in dicts) or len(dicts) > 100_000:
+        raise _file_error(source, "its list of dicts is none")
+    out: dict[str, Any] = {}
+    made: dict[str, dict[str, Any]] = {"": out}
+    for name in sorted(dicts, key=len):
+        outer = _outer_dict(name, made)
+        made[name] = made[outer].setdefault(name[len(outer) + bool(outer) :], {})
+    for name, value in flat.items():
+        outer = _outer_dict(name, made)
+        made[outer][name[len(outer) + bool(outer) :]] = value
+    return out
+
+
+def _outer_dict(name: str, made: Mapping[str, Any]) -> str:
+    """Return the longest name of a dict that ``name`` is inside of."""
+    while "." in name:
+        name = name.rpartition(".")[0]
+        if name in made:
+            return name
+    return ""
+
+
+def _pack_npz(arrays: dict[str, np.ndarray]) -> bytes:
+    for name, array in arrays.items():
+        if array.dtype.kind == "V" or array.dtype.isbuiltin != 1:
+            fix = "give dtype='float32', or write safetensors"
+            raise DataError(f"save: {name!r} is {array.dtype}, which .npz cannot hold: {fix}")
+    out = io.BytesIO()
+    np.savez(out, **arrays)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def _unpack_npz(content: bytes, source: str) -> dict[str, np.ndarray]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if any(not name.endswith(".npy") for name in archive.namelist()):
+                raise _file_error(source, "it is a zip archive, as torch.save writes: in PyTorch, "
+                                  "safetensors.torch.save_file(model.state_dict(), path) writes one that weft reads")
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except DataError:
+        raise
+    except Exception as error:  # a damaged archive raises errors of zipfile, zlib, struct and NumPy
+        raise _file_error(source, f"a damaged .npz: {error}") from error
+
+
 def _read(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    return unpack_all(read(path, "weight file"), os.fspath(path))
+    content, source = read(path, "weight file"), os.fspath(path)
+    if content.startswith(b"PK\3\4"):
+        return _unpack_npz(content, source), {}
+    return unpack_all(content, source)
 
 
 def _stored_forms(model: ModuleTree) -> dict[str, str]:
@@ -406,9 +632,9 @@ def _list_names(names: list[str]) -> str:
     return str(names) if names else "nothing"
 
 
-def _width_hint(model: ModuleTree, unexpected: list[str]) -> str:
+def _width_hint(model: Any, unexpected: list[str]) -> str:
     """Return a hint if a layer has no weights yet because its width was left out."""
-    modules = dict(model.modules())
+    modules = dict(model.modules()) if isinstance(model, ModuleTree) else {}
     for name in unexpected:
         prefix, _, last = name.rpartition(".")
         if prefix in modules and modules[prefix].__dict__.get(last, 0) is None:

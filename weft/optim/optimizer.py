@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any
@@ -27,6 +28,7 @@ from weft.optim.array_writes import Writes, write_together
 from weft.optim.clipping import clip_by_norm, clip_by_value
 from weft.optim.groups import DELETED_MARK, GroupOptions, Groups
 from weft.optim.update_arguments import check_learning_rate, match_gradients, named_arrays
+from weft.process.foreign_names import OPTIMIZER, KeywordCheck, add_foreign_names, own_names
 from weft.runtime.cell import inside_trace, owning_trace
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import compute_traced
@@ -39,7 +41,7 @@ _Step = tuple[Any, Array, dict[str, Array]]  # rate, number and shared numbers o
 _NOT_PER_GROUP = ("groups", "schedule", "clip_norm", "clip_value", *_STATE)
 
 
-class Optimizer:
+class Optimizer(KeywordCheck):
     """Base of the optimizers: subclasses define ``slots`` (names of the state arrays) and ``rule``.
 
     ``update(model, gradients)`` writes the parameters; the first call, or ``init(model)``, creates the state. Options may be
@@ -143,7 +145,7 @@ class Optimizer:
         if is_initialised:
             try:
                 self._validate()
-            except (ValueError, DTypeError):
+            except (ValueError, TypeError):
                 object.__setattr__(self, name, before)
                 raise
             for key, member in self._members.items():
@@ -277,10 +279,48 @@ class Optimizer:
             flat.update({f"{','.join(key)}//{name}": value for name, value in member.shared.items()})
         return flat if self.step_count is None else {"step_count": self.step_count, **flat}
 
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the state and the learning rate to a safetensors file, see :func:`weft.io.save`.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Examples
+        --------
+        >>> import weft as wf, tempfile, os
+        >>> path, net = os.path.join(tempfile.mkdtemp(), "adam.safetensors"), wf.nn.Linear(3, 2)
+        >>> wf.optim.Adam(lr=0.01).init(net).save(path)
+        >>> wf.optim.Adam().init(net).load(path).lr
+        0.01
+        """
+        from weft.nn import weights  # loads all layers
+
+        weights.save(path, self)
+
+    def load(self, path: str | os.PathLike) -> Optimizer:
+        """Read a file written by :meth:`save`; return the optimizer. Its state must exist, see :meth:`init`.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Raises
+        ------
+        DataError
+            The file is damaged or belongs to another model or optimizer, or the optimizer has no state.
+        """
+        from weft.nn import weights
+
+        return weights.load_into(self, path)
+
     def __repr__(self) -> str:
         omitted = {"state", "shared", "step_count", "slots", "sparse"}
         options = {k: v for k, v in vars(self).items() if k not in omitted and k[0] != "_" and v is not None and v != {}}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in options.items())})"
+
+    def __dir__(self) -> list[str]:
+        return own_names(type(self), object.__dir__(self))
 
     def _need(self, is_valid: bool, message: str, *values: Any) -> None:
         if not is_valid:
@@ -298,6 +338,11 @@ class Optimizer:
 
     def _validate(self) -> None:
         self._need_numbers(lr=self.lr, weight_decay=self.weight_decay)
+        if self.schedule is not None and not callable(self.schedule):
+            raise TypeError(
+                f"{type(self).__name__}: schedule must be a function of the number of steps, such as "
+                f"wf.optim.schedules.cosine(1000) or wf.optim.schedules.exponential(0.99), not {short(self.schedule)}"
+            )
         self._need(self.lr >= 0, "lr must not be negative, not {}", self.lr)
         self._need(self.weight_decay >= 0, "weight_decay must not be negative, not {}", self.weight_decay)
         for name in ("parameter_dtype", "state_dtype"):
@@ -468,6 +513,9 @@ class Optimizer:
         if self.decoupled:
             return p - (lr * self.weight_decay) * p, g  # 1 - lr * weight_decay could round to 1
         return p, g + self.weight_decay * p
+
+
+add_foreign_names(Optimizer, OPTIMIZER, flags=("learning_rate", "param_groups"))
 
 
 def _as_rate(value: Any) -> Any:

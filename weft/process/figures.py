@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 
@@ -17,4 +18,13 @@ def make_figure(size: tuple[float, float], what: str = "plotting") -> Any:
         from matplotlib.figure import Figure
     except ImportError:
         raise ImportError(f"{what} needs matplotlib: pip install weft[plot]") from None
-    return Figure(figsize=size, layout="constrained")
+
+    class Picture(Figure):
+        """A figure that notebooks show, although pyplot does not manage it."""
+
+        def _repr_png_(self) -> bytes:
+            out = io.BytesIO()
+            self.savefig(out, format="png", dpi=90)
+            return out.getvalue()
+
+    return Picture(figsize=size, layout="constrained")

@@ -8,6 +8,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from weft.process.foreign_names import missing_name
+
 
 def load_on_use(package: str, names: Mapping[str, str]) -> list[str]:
     """Let the package load its names when they are first used. Return them.
@@ -21,7 +23,7 @@ def load_on_use(package: str, names: Mapping[str, str]) -> list[str]:
 
         def __getattr__(self, name: str) -> Any:
             if name not in homes:
-                raise AttributeError(f"module {package!r} has no attribute {name!r}")
+                raise missing_name(package, name, homes)
             value = import_module(homes[name])
             if value.__name__ != f"{package}.{name}" or hasattr(value, name):
                 value = getattr(value, name)

@@ -19,6 +19,7 @@ from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.graph.source_lines import user_line
 from weft.process.bounded_cache import BoundedCache
+from weft.process.notices import announce
 from weft.runtime import program_files
 from weft.runtime.context import CONTEXT
 
@@ -90,29 +91,36 @@ def executable(graph: Graph) -> Run:
     current, key = device(), key_of(graph)
     run = PROGRAMS.get(key)
     if run is None:
-        from weft.schedule.program import calls, find_hosts
+        with announce(lambda: f"compiling {len(graph.order):,} operations"):
+            run = _compile(graph, current, key)
+    return run
 
-        name = program_files.name_of(graph, key[1], current)
-        stored = program_files.read(current, name)
-        if stored is None:
-            from weft.schedule.build import build
 
-            texts: dict[int, str] = {}
-            prepare = partial(_prepare, current, texts) if isinstance(current, Prepares) else None
-            program = build(copy_structure(graph), current.target, prepare)
-            run = current.compile(program, flush_denormals=CONTEXT.flush_denormals)
-            run.places = _find_places(graph, program)
-            if name is not None and prepare is not None and not find_hosts(program):
-                program_files.write(current, name, (program, run.places, [texts[id(c.kernel)] for c in calls(program)]))
-        else:
-            program, places, lines = stored
-            if isinstance(current, Prepares):
-                for step, text in zip(calls(program), lines, strict=True):
-                    current.prepare(step.kernel, text)
-            run = current.compile(program, flush_denormals=CONTEXT.flush_denormals)
-            run.places = places
-        kernels = sum(1 for _ in calls(program))
-        PROGRAMS.put(key, run, max(MIN_PROGRAM, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))
+def _compile(graph: Graph, current: Any, key: Any) -> Run:
+    """Return the Run of a graph that is not in the cache, which then has it."""
+    from weft.schedule.program import calls, find_hosts
+
+    name = program_files.name_of(graph, key[1], current)
+    stored = program_files.read(current, name)
+    if stored is None:
+        from weft.schedule.build import build
+
+        texts: dict[int, str] = {}
+        prepare = partial(_prepare, current, texts) if isinstance(current, Prepares) else None
+        program = build(copy_structure(graph), current.target, prepare)
+        run = current.compile(program, flush_denormals=CONTEXT.flush_denormals)
+        run.places = _find_places(graph, program)
+        if name is not None and prepare is not None and not find_hosts(program):
+            program_files.write(current, name, (program, run.places, [texts[id(c.kernel)] for c in calls(program)]))
+    else:
+        program, places, lines = stored
+        if isinstance(current, Prepares):
+            for step, text in zip(calls(program), lines, strict=True):
+                current.prepare(step.kernel, text)
+        run = current.compile(program, flush_denormals=CONTEXT.flush_denormals)
+        run.places = places
+    kernels = sum(1 for _ in calls(program))
+    PROGRAMS.put(key, run, max(MIN_PROGRAM, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))
     return run
 
 

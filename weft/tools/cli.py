@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+import weft
 from weft.errors import DeviceError
 
 WATCH_EVERY = 50  # updates from one record of --watch to the next
@@ -19,7 +20,11 @@ WATCH_EVERY = 50  # updates from one record of --watch to the next
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status. Errors of data and arguments are printed as one line without a traceback."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if not hasattr(arguments, "run"):  # no command
+        parser.print_help()
+        return 0
     try:
         return arguments.run(arguments)
     except (ValueError, TypeError, IndexError, OSError, ImportError, DeviceError) as error:
@@ -29,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="weft", description="NumPy code becomes a few fused native kernels.")
-    commands = parser.add_subparsers(required=True, metavar="command")
+    parser.add_argument("--version", action="version", version=f"weft {weft.__version__}")
+    commands = parser.add_subparsers(metavar="command")
     data = commands.add_parser("train", help="train a net: on images of digits, or on a differential equation").add_subparsers(
         required=True, metavar="digits|mnist|lorenz", dest="data",
     )

@@ -5,7 +5,8 @@ A feed yields the keys of an epoch's batches. A key is small, or the batch itsel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from weft.array.convert import refuse_subclass
 from weft.data.loader import Loader
 from weft.dtypes.api import is_real
 from weft.dtypes.parse import parse_dtype
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, short
 from weft.functions.creation.fill import asarray
 from weft.runtime import execute
 
@@ -188,17 +189,31 @@ def is_stream(x: Any) -> bool:
 
 def check_samples(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return samples and targets as NumPy arrays (memory-mapped ones unchanged), or raise if they do not fit each other."""
-    for a in (x, y):
+    for name, a in (("x", x), ("y", y)):
+        if isinstance(a, str | os.PathLike):
+            raise TypeError(f"fit: {name} is a path, {os.fspath(a)!r}: read the file first, such as np.load or np.loadtxt")
+        shapes = {np.shape(part) for part in a if hasattr(part, "shape")} if isinstance(a, tuple | list) else set()
+        is_pair = isinstance(a, tuple) and len(a) < 9 and len(shapes) == 1 and shapes != {()}
+        if isinstance(a, Mapping) or len(shapes) > 1 or is_pair:
+            what = "input" if name == "x" else "target"
+            raise TypeError(
+                f"fit: {name} is a {type(a).__name__} of {len(a)} {what}s; fit takes one array of them: join them along an axis "
+                f"(wf.concat, wf.stack) and take them apart in {'forward' if name == 'x' else 'the loss'}, or write the step "
+                "with wf.value_and_grad and optimizer.update"
+            )
         refuse_subclass(a)
     x, y = (a.numpy() if isinstance(a, Array) else a if isinstance(a, np.memmap) else np.asarray(a) for a in (x, y))
-    if not x.ndim or not len(x):
+    if not x.ndim:
+        raise ShapeError(f"fit: x is one value, {short(x[()])}, not an array of samples")
+    if not len(x):
         raise ShapeError(f"fit: x is empty: shape {x.shape}")
     if not y.ndim or len(x) != len(y):
         count = f"{len(y)} (shape {y.shape})" if y.ndim else "no dimensions"
         raise ShapeError(f"fit: x has {len(x)} samples (shape {x.shape}), y has {count}")
     for name, a in (("x", x), ("y", y)):
         if not is_real(a.dtype):
-            raise DTypeError(f"fit: {name} must hold numbers, not {a.dtype}")
+            fix = ": give its real and imaginary parts as channels, np.stack([x.real, x.imag], 1)" if a.dtype.kind == "c" else ""
+            raise DTypeError(f"fit: {name} must hold real numbers, not {a.dtype}{fix}")
     return x, y
 
 

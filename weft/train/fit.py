@@ -13,29 +13,34 @@ from numpy.random import default_rng
 from weft.array import Array
 from weft.data.loader import Loader
 from weft.dtypes.api import is_integer
-from weft.errors import DataError, ShapeError
+from weft.errors import DataError, ShapeError, warn
 from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import integer_from
 from weft.losses import check_labels, cross_entropy
+from weft.nn.embedding import Embedding
 from weft.nn.module import Module
+from weft.nn.module_tree import CALL_HOOK
+from weft.nn.normalization import BatchNorm2d
 from weft.nn.size_arguments import has_unknown_widths
 from weft.optim import Adam, Optimizer
 from weft.optim.update_arguments import named_arrays
 from weft.process.docstrings import complete_module
 from weft.process.files import target
+from weft.process.foreign_names import MODULES, advise_keywords, suggest
 from weft.train import checkpoint as checkpoints
 from weft.train.batches import Arrays, Feed, Stream, check_samples, is_stream, split_rows
 from weft.train.checkpoint import lock_checkpoint
 from weft.train.history import History, State, sort_callbacks
 from weft.train.loop import Run
 from weft.train.metrics import ROWS, Validation, evaluation_mode, name_metrics
-from weft.train.step import Stepper, training_step
+from weft.train.step import Stepper, describe_result, training_step
 from weft.transforms.jit import jit
 from weft.transforms.tracing import trace
 
 __all__ = ["accuracy", "fit", "predict", "training_step"]
 
 
+@advise_keywords
 def fit(
     model: Module, x: Any, y: Any = None, *, epochs: int = 10, batch_size: int = 32,
     loss: Callable[[Array, Array], Array] = cross_entropy, optimizer: Optimizer | None = None, metrics: Any = (),
@@ -109,6 +114,8 @@ def fit(
     (2, 2)
     """
     check_arguments(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
+    if not model.parameters() and any(True for _ in model.named_parameters()):
+        raise ValueError("fit: every parameter of the model is frozen: model.unfreeze() trains them again")
     metric_functions = name_metrics(metrics)
     callback_hooks = sort_callbacks(callbacks)
     due = checkpoints.every(checkpoint_every)
@@ -125,6 +132,7 @@ def fit(
     check_monitors(callback_hooks.all, validation_feed is not None)
     _prepare_model(model, feed, validation_feed, loss)
     _try_single_row(model, feed)
+    _warn_unscaled(model, feed)
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is None:
         optimizer.init(model)
@@ -190,7 +198,10 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
     with evaluation_mode(model):
         for first in range(0, len(x), batch_size):
             batch = asarray(x[first : first + batch_size])
-            parts.append(run(batch.astype(np.float32) if narrow and batch.dtype == np.float64 else batch).numpy())
+            out = run(batch.astype(np.float32) if narrow and batch.dtype == np.float64 else batch)
+            if not isinstance(out, Array):
+                raise TypeError(f"predict: the model returns {describe_result(out)}; call model(x) itself")
+            parts.append(out.numpy())
     return np.concatenate(parts)
 
 
@@ -226,7 +237,7 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
 
 def _casts_to_float32(model: Module) -> bool:
     """Return whether float64 data become float32, which is so unless the model has float64 parameters."""
-    return not any(p.dtype == np.float64 for p in model.parameters().values())
+    return not any(p.dtype == np.float64 for _, p in model.named_parameters())
 
 
 def _feeds(
@@ -347,6 +358,8 @@ def _make_label_check(model: Module) -> Callable[[Array, Array], None]:
 
 
 def _width(out: Array) -> int:
+    if not isinstance(out, Array):
+        raise TypeError(f"fit: the model returns {describe_result(out)}; cross_entropy needs an array of shape (N, classes)")
     if out.ndim != 2:
         raise ShapeError(f"fit: cross_entropy needs outputs of shape (N, classes), the model gives {out.shape}")
     return out.shape[1]
@@ -364,6 +377,32 @@ def _peek(feed: Feed) -> Array:
     raise ShapeError("fit: the data give no batch")
 
 
+def _warn_unscaled(model: Module, feed: Feed) -> None:
+    """Warn if bytes such as pixels reach a layer with weights without having been scaled."""
+    if not isinstance(feed, Arrays) or feed.x.dtype != np.uint8 or feed.x.ndim < 2 or feed.x[:32].max() < 16:
+        return
+    found: list[Module] = []
+
+    def watch(layer: Any, args: Any, kwargs: Any) -> Any:
+        if args and getattr(args[0], "dtype", None) == np.uint8 and getattr(layer, "weight", None) is not None:
+            if not isinstance(layer, Embedding | BatchNorm2d):  # the other batch norms are subclasses of the latter
+                found.append(layer)
+        return layer.forward(*args, **kwargs)
+
+    before, CALL_HOOK.watch_call = CALL_HOOK.watch_call, watch
+    try:
+        _run(model, feed.batch(np.arange(1))[0])
+    except Exception:
+        return  # the first step raises it
+    finally:
+        CALL_HOOK.watch_call = before
+    if found:
+        warn(
+            f"fit: x holds uint8 numbers up to {feed.x[:32].max()}, and {found[0]!r} gets them as they are: training is slow or "
+            "fails unless they are scaled, x.astype('float32') / 255"
+        )
+
+
 def _run(model: Module, sample: Array) -> Any:
     with evaluation_mode(model):
         return model(sample)
@@ -378,9 +417,10 @@ def check_arguments(model: Any, loss: Any, optimizer: Any, **counts: Any) -> Non
         raise TypeError(f"fit: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}")
     if not callable(loss) or isinstance(loss, type):
         function = "a function of (predictions, targets), such as wf.losses.cross_entropy"
-        raise TypeError(f"fit: loss must be {function}, not {_describe(loss)}")
+        raise TypeError(f"fit: loss must be {function}, not {_describe(loss)}{_name_in_weft('losses', loss)}")
     if optimizer is not None and not isinstance(optimizer, Optimizer):
-        raise TypeError(f"fit: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {_describe(optimizer)}")
+        given = _describe(optimizer) + _name_in_weft("optim", optimizer)
+        raise TypeError(f"fit: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {given}")
     for name, value in counts.items():
         integer_from(0 if name == "seed" else 1, value, "fit", name)
 
@@ -426,6 +466,17 @@ def check_paths(callbacks: Sequence[Any], checkpoint: str | os.PathLike) -> None
         if isinstance(path, str | os.PathLike) and os.path.realpath(path) == os.path.realpath(checkpoint):
             name = type(c).__name__
             raise ValueError(f"fit: checkpoint= and {name} would both write {os.fspath(checkpoint)!r}: give two files")
+
+
+def _name_in_weft(module: str, name: Any) -> str:
+    """Return the end of a message about a name, as Keras takes it, where weft takes an object."""
+    import weft
+
+    if not isinstance(name, str):
+        return ""
+    close = suggest(name, getattr(weft, module).__all__)
+    spelling = f"wf.{module}.{close}{'()' if module == 'optim' else ''}" if close else MODULES[f"weft.{module}"].get(name)
+    return f"; in weft: {spelling}" if spelling else ""
 
 
 def _describe(value: Any) -> str:

@@ -108,7 +108,7 @@ class Run:
             self.save()
         finished, per = False, self.feed.steps
         total, done = None if per is None else state.epochs * per, (per or 0) * state.epoch + state.batch
-        display = progress(total, self.show, history, state.epochs, done)
+        display = progress(total, self.show, history, state.epochs, done, self._running_means)
         self.model.train()
         try:
             with flush_denormals(), catch_interrupt() as interrupt, display as bar:
@@ -147,6 +147,11 @@ class Run:
                 self.optimizer.lr = self.lr
             raise
         self.before = None
+
+    def _running_means(self) -> dict[str, float]:
+        """Return the means so far of the current epoch, of loss and metrics."""
+        names = ("loss", *self.stepper.metrics)
+        return {name: total / self.rows for name, total in zip(names, self.totals, strict=True)} if self.rows else {}
 
     def _epoch(self, bar: Any, interrupt: Interrupt) -> bool:
         """Train one epoch, or the rest of it. Return False if the run ends before the end of the epoch."""

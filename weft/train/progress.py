@@ -8,11 +8,12 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from weft.process.notices import in_notebook, silent
 from weft.train.history import Epoch, History, State, figure
 
 
@@ -48,30 +49,33 @@ class Bar(Progress):
 
     interval = 0.1
 
-    def __init__(self, epochs: int, total: int | None, done: int, bar: Any, description: str) -> None:
+    def __init__(
+        self, epochs: int, total: int | None, done: int, bar: Any, description: str, running: Callable[[], dict[str, float]],
+    ) -> None:
         super().__init__(epochs, total, done)
-        self._bar, self._task = bar, bar.add_task(description, total=total, completed=done)
+        self._bar, self._task = bar, bar.add_task(description, total=total, completed=done, figures="")
+        self._running = running
 
     def redraw(self) -> None:
-        self._bar.update(self._task, completed=self.epochs_done)
+        self._bar.update(self._task, completed=self.epochs_done, figures=format_figures(self._running()).strip())
 
     def epoch(self, row: Epoch) -> None:
         self._bar.console.print(describe(row, self.epochs), highlight=False, markup=False, soft_wrap=True)  # above the bar
         total = self.total if self.total is not None else round(self.epochs_done / row.number * self.epochs)  # extrapolated
         now = f"epoch {min(row.number + 1, self.epochs)}/{self.epochs}"
-        self._bar.update(self._task, completed=self.epochs_done, description=now, total=total)
+        self._bar.update(self._task, completed=self.epochs_done, description=now, total=total, figures="")
 
 
 def describe(row: Epoch, total: int) -> str:
     """Return an epoch's figures as a line of text."""
-    text = f"epoch {row.number}/{total}  loss {figure(row.loss)}{_figures(row.metrics)}  {row.seconds:.2f} s"
+    text = f"epoch {row.number}/{total}  loss {figure(row.loss)}{format_figures(row.metrics)}  {row.seconds:.2f} s"
     if row.validation_loss is not None:
         figures = {n[4:]: v for n, v in row.values().items() if n.startswith("val_") and n != "val_loss"}
-        text += f"  validation loss {figure(row.validation_loss)}{_figures(figures)}"
+        text += f"  validation loss {figure(row.validation_loss)}{format_figures(figures)}"
     return text
 
 
-def _figures(metrics: dict[str, float]) -> str:
+def format_figures(metrics: dict[str, float]) -> str:
     parts = ((n, f"{100 * v:.2f} %" if "accuracy" in n else figure(v)) for n, v in metrics.items())
     return "".join(f"  {name} {value}" for name, value in parts)
 
@@ -79,12 +83,17 @@ def _figures(metrics: dict[str, float]) -> str:
 @contextmanager
 def progress(
     total: int | None, show: bool = True, history: History | None = None, epochs: int = 1, done: int = 0,
+    running: Callable[[], dict[str, float]] = dict,
 ) -> Iterator[Progress]:
-    """Context manager: the display of a run of ``total`` batches (None if not known), of which ``done`` are finished."""
+    """Context manager: the display of a run of ``total`` batches (None if not known), of which ``done`` are finished.
+
+    running : function that returns the means so far of the current epoch
+    """
     if not show:
-        yield Silent(epochs)
+        with silent():
+            yield Silent(epochs)
     elif history is not None and in_notebook():
-        output = _Live(total, history, epochs, done)
+        output = _Live(total, history, epochs, done, running)
         try:
             yield output
         finally:
@@ -97,21 +106,14 @@ def progress(
 
         columns = (
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("elapsed"), TimeElapsedColumn(),
-            TextColumn("left"), TimeRemainingColumn(),
+            TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[figures]}", markup=False),
         )
         with Drawn(*columns) as bar:
             now = f"epoch {1 if history is None else len(history.epochs) + 1}/{epochs}"
-            yield Bar(epochs, total, done, bar, now)
+            yield Bar(epochs, total, done, bar, now, running)
 
 
 MIN_SECONDS = 0.5  # between two plots
-
-
-def in_notebook() -> bool:
-    """Return whether this runs in a Jupyter kernel, which displays HTML."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 class _Live(Progress):
@@ -119,11 +121,13 @@ class _Live(Progress):
 
     interval = 0.2
 
-    def __init__(self, total: int | None, history: History, epochs: int, done: int) -> None:
+    def __init__(
+        self, total: int | None, history: History, epochs: int, done: int, running: Callable[[], dict[str, float]],
+    ) -> None:
         super().__init__(epochs, total, done)
         from IPython import display
 
-        self._history, self._plot = history, 0.0
+        self._history, self._plot, self._running = history, 0.0, running
         self._display: Any = display
         self._bar = self._display.display(display.HTML(self._text()), display_id=True)
         self._picture: Any = None
@@ -163,7 +167,7 @@ class _Live(Progress):
         amount = f' max="{self.total}" value="{self.epochs_done}"' if self.total else ""
         counted = f"{self.epochs_done}/{self.total if self.total is not None else '?'} batches"
         table = self._history._repr_html_() if self._history.epochs else ""
-        return f"<div><progress{amount}></progress> {html.escape(counted)}{table}</div>"
+        return f"<div><progress{amount}></progress> {html.escape(counted + format_figures(self._running()))}{table}</div>"
 
 
 class TensorBoard:

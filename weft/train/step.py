@@ -18,6 +18,7 @@ from weft.array import Array
 from weft.array.convert import cast
 from weft.dtypes.api import as_dtype, bfloat16, float16, float32, is_float
 from weft.dtypes.parse import parse_dtype
+from weft.errors import is_own_file
 from weft.functions.creation.fill import full, zeros
 from weft.functions.elementwise.ufuncs import isfinite, maximum
 from weft.functions.indexing.where import where
@@ -153,6 +154,11 @@ class Stepper:
             else:
                 with cast_parameters(net, self.dtype):
                     out = _floats(net(_floats(x, self.dtype)), float32.dtype)
+            if out is None or not isinstance(out, Array) and is_own_function(self.loss):
+                raise TypeError(
+                    f"fit: the model returns {describe_result(out)}; the loss needs one array"
+                    + ("" if out is None else ": give a function of your own, loss=lambda out, y: ...")
+                )
             value = self.loss(out, y)
         aux = (value, *(check_metric(name, metric(out, y)) for name, metric in self.metrics.items()))
         return (value if self.scaling is None else value * self._scale), aux
@@ -224,10 +230,21 @@ class Stepper:
         good[...] = where(grown, 0, count)
 
 
+def describe_result(out: Any) -> str:
+    """Return what a model has returned instead of an array, for a message."""
+    if out is None:
+        return "None: end its forward with `return`"
+    return f"a {type(out).__name__}" + (f" of {len(out)}" if isinstance(out, tuple | list | dict) else "")
+
+
+def is_own_function(function: Any) -> bool:
+    return is_own_file(getattr(getattr(function, "__code__", None), "co_filename", ""))
+
+
 @contextmanager
 def cast_parameters(model: Module, dtype: np.dtype) -> Iterator[None]:
     """Context manager: replace the model's float32 parameters by casts to ``dtype``; gradients flow to the float32 ones."""
-    saved = [(p, p.node) for p in model.parameters().values() if p.dtype == float32]
+    saved = [(p, p.node) for p in dict(model.named_parameters()).values() if p.dtype == float32]
     for p, node in saved:
         p._set(cast(node, parse_dtype(dtype)))
     try:

@@ -15,9 +15,10 @@ from typing import Any
 from weft.array import Array
 from weft.devices.base import Run
 from weft.eager.materialise import materialise
-from weft.errors import short, warn
+from weft.errors import is_own_file, short, warn
 from weft.graph.primitives.table import SCALAR
 from weft.process.bounded_cache import BoundedCache
+from weft.process.notices import announce
 from weft.runtime import execute
 from weft.runtime.auto_device import PlacedProgram
 from weft.runtime.context import CONTEXT
@@ -173,7 +174,8 @@ class JittedFunction:
         for cell in traced.captured_cells:
             materialise_argument(cell)
         materialise([cell._node for cell in traced.captured_cells])
-        run = _run_of(traced)
+        with announce(lambda: f"compiling {_describe(self.f)}, {len(traced.graph.order):,} operations, once for these shapes"):
+            run = _run_of(traced)
         entry = CompiledCall(traced, leaves, run, call.structure, dynamic, call.content)
         install(JittedFunction, _slow)
         check_writes(call.passed_leaves, entry.lands, self.f)
@@ -268,6 +270,13 @@ def _run_of(traced: TracedCall) -> Run | PlacedProgram:
     return PlacedProgram(
         graph, [0 if n.op is SCALAR else n.nbytes for n in arrays], len(traced.arrays), traced.overwritten_inputs
     )
+
+
+def _describe(f: Callable[..., Any]) -> str:
+    """Return what is compiled, for users."""
+    if is_own_file(getattr(getattr(f, "__code__", None), "co_filename", "")):
+        return "the training step" if f.__module__ == "weft.train.step" else "a function of weft"
+    return f"{getattr(f, '__qualname__', type(f).__name__)}()"
 
 
 class _StaticPlaceholder:

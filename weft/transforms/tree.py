@@ -18,6 +18,7 @@ import numpy as np
 
 from weft.array import Array, Scalar, ndarray
 from weft.dtypes.formats import INEXACT
+from weft.process.foreign_names import KeywordCheck
 from weft.process.import_hook import import_needed
 from weft.process.signals import defer_signals
 from weft.runtime.traced_int import TRACED_TYPES
@@ -232,7 +233,7 @@ slots_of: Callable[[type], tuple[str, ...]] = lru_cache(maxsize=1024)(_slots_of)
 
 def is_only_attributes(kind: type) -> bool:
     """Return whether an instance of the class can be rebuilt from its attributes alone."""
-    return kind.__new__ in (object.__new__, types.SimpleNamespace.__new__)
+    return kind.__new__ in (object.__new__, types.SimpleNamespace.__new__, KeywordCheck.__new__)
 
 
 def attributes_of(x: Any) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
+from weft.process.foreign_names import missing_name
+
 _LAZY = {
     "weft.functions.linalg.decompositions": """
         cholesky cond cross det diagonal eig eigh eigvals eigvalsh expm inv lstsq matrix_norm matrix_power matrix_rank multi_dot
@@ -22,6 +24,6 @@ __all__ += _HOME
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise missing_name(__name__, name, __all__)
     function = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
     return function

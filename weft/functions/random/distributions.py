@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import operator
-from collections.abc import Callable, Iterable, MutableSequence
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from operator import add, mul
 from typing import Any
 
@@ -20,7 +20,7 @@ from weft.array.convert import number_node, promote_operands
 from weft.dtypes.api import is_integer
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, Format
 from weft.dtypes.parse import parse_dtype
-from weft.eager.materialise import read_array
+from weft.eager.materialise import can_compute, read_array
 from weft.eager.peek import leaf, peek
 from weft.errors import DTypeError, ShapeError, TraceError, name_called_function
 from weft.functions.elementwise.ufuncs import ceil, exp, expm1, log, maximum, sqrt, tan
@@ -56,9 +56,20 @@ def _float_dtype(dtype: Any, function: str) -> Format:
     return form
 
 
+def _refuse_key(function: str, values: Sequence[Any], size: str = "size=shape, ") -> None:
+    """Raise TypeError if the first argument is a key, as in JAX."""
+    first = values[0]
+    if isinstance(first, Array) and first.dtype == np.uint64 and not first.shape:
+        is_shape = len(values) > 1 and isinstance(values[1], tuple | list)
+        if is_shape or (can_compute(first.node) and int(first) >> 53):  # keys are 64 random bits
+            function = name_called_function(f"{function}: ")[:-2]
+            raise TypeError(f"{function}: the first argument is a key; in weft: wf.random.{function}({size}key=key)")
+
+
 def _size(size: Any, function: str, *parameters: Any) -> Shape:
     if all([type(p) in _NUMBERS or type(p) is TracedInt for p in parameters]):
         return () if size is None else arguments.shape_tuple(size, function, "size")
+    _refuse_key(function, parameters)
     shapes = [arguments.shape_of(p, function) for p in parameters]
     shape = arguments.broadcast_shapes(function, *shapes)
     if size is None:
@@ -689,6 +700,7 @@ def permutation(x: Any, axis: int = 0, *, key: Any = None) -> Any:
     >>> sorted(wf.random.permutation(4).tolist())
     [0, 1, 2, 3]
     """
+    _refuse_key("permutation", (x,), "x, ")
     if (count := _as_count(x)) is not None:
         return wrap(_random_order(key, "permutation", shape_tuple(count, "permutation", "x")[0]))
     value = _read_slices(x, "permutation", "x")
@@ -778,6 +790,7 @@ def choice(
     >>> sorted(wf.random.choice(3, size=3, replace=False).tolist())
     [0, 1, 2]
     """
+    _refuse_key("choice", (a,), "a, ")
     number = _as_count(a)
     value = None if number is not None else _read_slices(a, "choice", "a")
     if value is not None:

@@ -193,10 +193,10 @@ def _watching(watch: Any) -> Iterator[None]:
 
 def _tell_left_out(model: Module, layers: dict[str, Any], patterns: Sequence[str]) -> None:
     """Warn of large parameters that the patterns choose and no quantized layer holds."""
-    done = {id(layer.weight) for layer in layers.values()}
+    done, named = {id(layer.weight) for layer in layers.values()}, dict(model.named_parameters())
     left = [
         f"{name} ({type(module).__name__})" for name, _, module, a in model._walk_arrays()
-        if a.ndim > 1 and id(a) not in done and name in model.parameters() and _is_chosen(name.rpartition(".")[0], patterns)
+        if a.ndim > 1 and id(a) not in done and name in named and _is_chosen(name.rpartition(".")[0], patterns)
         and not isinstance(module, QuantizedArray)
     ]
     if left:

@@ -1,0 +1,175 @@
+"""Weights that are saved, renamed, loaded in part, frozen and shared, and checkpoints of own loops."""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.errors import DataError, DTypeError
+
+
+def net(classes: int = 2) -> wf.nn.Sequential:
+    return wf.nn.Sequential(wf.nn.Linear(3, 4), wf.nn.BatchNorm1d(4), wf.nn.Linear(4, classes))
+
+
+def equal(a: Any, b: Any) -> bool:
+    return all(bool((x == y).all()) for x, y in zip(a.arrays().values(), b.arrays().values(), strict=True))
+
+
+@pytest.mark.parametrize("ending", ["safetensors", "npz"])
+def test_round_trip(tmp_path: Path, ending: str) -> None:
+    model, path = net(), tmp_path / f"net.{ending}"
+    model.save(path)
+    assert equal(net().load(path), model)
+    content = {"model": model, "more": {"steps": 7, "deep": {"rate": 0.5}}, "a.b": wf.ones(2)}
+    wf.io.save(path, content)
+    loaded = wf.io.load(path)
+    if ending == "npz":
+        assert np.load(path)["more.deep.rate"] == 0.5 and loaded["more.deep.rate"] == 0.5
+    else:
+        assert loaded["more"]["deep"]["rate"] == 0.5 and (loaded["a.b"] == 1).all()
+        assert (loaded["model"]["0.weight"] == model[0].weight).all()
+
+
+def test_load_in_part(tmp_path: Path) -> None:
+    model, path = net(), tmp_path / "net.safetensors"
+    model.save(path)
+    other = wf.nn.Sequential(wf.nn.Linear(3, 4), wf.nn.BatchNorm1d(4), wf.nn.Linear(4, 7), wf.nn.Linear(7, 7))
+    with pytest.raises(DataError, match=r"missing \['3.bias', '3.weight'\]"):
+        other.load(path)
+    with pytest.raises(DataError, match=r"'2.weight' has shape .*, the model's has .*; rename={'2.weight': None} leaves it out"):
+        other.load(path, strict=False)
+    with pytest.warns(RuntimeWarning, match=r"6 of the model's 10 arrays were read .*missing \['2.bias'"):
+        other.load(path, strict=False, rename={"2": None})
+    assert (other[0].weight == model[0].weight).all() and (other[1].running_var == model[1].running_var).all()
+    with pytest.raises(DataError, match="does not fit the model"):
+        wf.nn.Sequential(("other", wf.nn.Linear(3, 4))).load(path, strict=False)  # nothing would be read
+
+
+def test_rename(tmp_path: Path) -> None:
+    model, path = net(), tmp_path / "net.safetensors"
+    wf.io.save(path, {"model": model})
+    with pytest.raises(DataError, match="rename={'model.': ''} removes the prefix"):
+        net().load(path)
+    assert equal(net().load(path, rename={"model.": ""}), model)
+    assert equal(net().load(path, rename=lambda name: name.removeprefix("model.")), model)
+    with pytest.raises(DataError, match=r"rename has \['head'\], which no name begins with"):
+        net().load(path, rename={"model.": "", "head": None})
+    with pytest.raises(DataError, match="rename gives .* as another"):
+        net().load(path, rename=lambda name: "x")
+    with pytest.raises(TypeError, match="rename must be a dict or a function"):
+        net().load(path, rename=3)
+
+
+def test_bad_values(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    for value in ("text", None, object()):
+        with pytest.raises((DTypeError, TypeError), match="'name'|cannot"):
+            wf.io.save(path, {"name": value})
+    with pytest.raises(DTypeError, match="must be a Module, an optimizer or a dict"):
+        wf.io.save(path, wf.ones(3))
+    with pytest.raises(DataError, match="two values would be called 'a.b'"):
+        wf.io.save(path, {"a": {"b": 1}, "a.b": 2})
+    with pytest.raises(DataError, match="'a' is bfloat16, which .npz cannot hold"):
+        wf.io.save(tmp_path / "x.npz", {"a": wf.ones(2, dtype="bfloat16")})
+    assert not path.exists()
+
+
+def test_damaged_npz(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    wf.io.save(path, {"a": wf.ones(100)})
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match="damaged"):
+        wf.io.load(path)
+    np.savez(path, a=np.array([{}], object))
+    with pytest.raises(DataError, match="damaged|pickle"):
+        wf.io.load(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", b"x")
+    with pytest.raises(DataError, match="as torch.save writes: in PyTorch, safetensors.torch.save_file"):
+        wf.io.load(path)
+
+
+def step(model: Any, optimizer: Any, x: Any) -> None:
+    value, gradient = wf.value_and_grad(lambda m: (m(x) ** 2).mean())(model)
+    optimizer.update(model, gradient)
+
+
+def test_checkpoint_of_an_own_loop(tmp_path: Path) -> None:
+    x, path = wf.random.normal(size=(5, 3)), tmp_path / "run.safetensors"
+    model, optimizer = net(), wf.optim.Adam(lr=0.01)
+    for _ in range(3):
+        step(model, optimizer, x)
+    optimizer.lr = 0.003
+    wf.io.save(path, {"model": model, "optimizer": optimizer, "step": 3})
+    state = {"model": net(), "optimizer": wf.optim.Adam(), "step": 0}
+    wf.io.load_into(state, path)
+    assert state["step"] == 3 and type(state["step"]) is int and float(state["optimizer"].lr) == 0.003
+    for _ in range(2):
+        step(model, optimizer, x)
+        step(state["model"], state["optimizer"], x)
+    assert equal(model, state["model"]) and equal(optimizer, state["optimizer"])
+    optimizer.save(path)
+    assert equal(wf.optim.Adam().init(model).load(path), optimizer)
+    with pytest.raises(DataError, match=r"call optimizer.init\(model\) first"):
+        wf.optim.Adam().load(path)
+    with pytest.raises(DataError, match="does not fit the model"):
+        wf.optim.SGD(0.1).init(model).load(path)
+
+
+def test_freeze() -> None:
+    x, model = wf.random.normal(size=(5, 3)), net()
+    assert model.freeze("0", "*.bias") is model
+    assert [*model.parameters()] == ["1.weight", "2.weight"] and len([*model.named_parameters()]) == 6
+    before = {name: a.numpy().copy() for name, a in model.arrays().items()}
+    optimizer = wf.optim.Adam(lr=0.1)
+    jitted = wf.jit(lambda x: step(model, optimizer, x))
+    jitted(x)
+    changed = {name for name, a in model.named_parameters() if (a.numpy() != before[name]).any()}
+    assert changed == {"1.weight", "2.weight"}
+    model.unfreeze("0.weight")
+    jitted(x)
+    assert (model[0].weight.numpy() != before["0.weight"]).any() and (model[0].bias.numpy() == before["0.bias"]).all()
+    with pytest.raises(ValueError, match=r"freeze: '0.wieght' matches no parameter. Did you mean '0.weight'\?"):
+        model.freeze("0.wieght")
+    with pytest.raises(TypeError, match="a pattern must be a str"):
+        model.freeze(0)
+    model.freeze()
+    with pytest.raises(ValueError, match="fit: every parameter of the model is frozen"):
+        wf.train.fit(model, np.ones((4, 3), "float32"), np.zeros(4, int), show=False)
+    assert len(model.unfreeze().parameters()) == 6
+
+
+class Tied(wf.nn.Module):
+    def __init__(self, shared: bool) -> None:
+        super().__init__()
+        self.a, self.c = wf.nn.Linear(4, 4), wf.nn.Linear(4, 4)
+        self.b = self.a if shared else wf.nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.b(self.a(x))
+
+
+def test_tied_weights(tmp_path: Path) -> None:
+    tied, path = Tied(True), tmp_path / "tied.safetensors"
+    assert [*tied.parameters()] == ["a.weight", "a.bias", "c.weight", "c.bias"]
+    tied.save(path)
+    loaded = wf.io.load(path)
+    for name in ("weight", "bias"):
+        loaded[f"b.{name}"] = loaded[f"a.{name}"] if name == "weight" else loaded.pop(f"a.{name}")
+    wf.io.save(path, loaded)  # both names of one weight, and the second name only, as other programs write them
+    assert equal(Tied(True).load(path), tied)
+    plain = Tied(False)
+    with pytest.raises(ValueError, match=r"Linear.weight: the array is a parameter of a module already.*self.b = self.a"):
+        plain.b.weight = plain.a.weight
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plain.b.weight = plain.a.weight.copy()
+    assert (plain.b.weight == plain.a.weight).all()

@@ -1,0 +1,365 @@
+"""Names of PyTorch, Keras and JAX with weft's spelling, and the messages for names that weft does not have.
+
+One table per owner: the modules of ``wf``, arrays, modules of ``wf.nn`` and optimizers. Classes get a :class:`ForeignName` per
+entry, which raises when it is read: a ``__getattr__`` would slow down every attribute. ``wf`` and its modules ask
+:func:`missing_name` after a lookup has failed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, Self, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LOOP = "wf.value_and_grad(loss)(model, ...) and optimizer.update(model, gradients); arrays keep no gradients"
+_SEEDED = "wf.random.seed(0)"
+_DEVICE = 'wf.set_device("gpu"); arrays move to the program that reads them'
+_FIT = "wf.train.fit(model, x, y, optimizer=..., loss=..., metrics=...)"
+_EVALUATE = "wf.train.accuracy(model, x, y)"
+_PREDICT = "wf.train.predict(model, x)"
+_BUFFER = "buffers = (\"name\",) in the class, and self.name = array"
+_LAYERS = {
+    f"{there}{n}D": f"wf.nn.{here}{n}d" for there, here in (("Conv", "Conv"), ("MaxPool", "MaxPool"), ("AvgPool",
+    "AvgPool"),
+    ("MaxPooling", "MaxPool"), ("AveragePooling", "AvgPool"), ("GlobalMaxPooling", "GlobalMaxPool"),
+    ("GlobalAveragePooling", "GlobalAvgPool")) for n in (1, 2, 3)
+}
+_LOSSES = {
+    "CrossEntropyLoss": "cross_entropy", "NLLLoss": "cross_entropy", "MSELoss": "mse", "L1Loss": "l1",
+    "HuberLoss": "huber",
+    "SmoothL1Loss": "huber", "BCEWithLogitsLoss": "binary_cross_entropy_with_logits", "KLDivLoss": "kl_div",
+    "BCELoss": "binary_cross_entropy_with_logits", "SparseCategoricalCrossentropy": "cross_entropy",
+    "CategoricalCrossentropy": "cross_entropy", "BinaryCrossentropy": "binary_cross_entropy_with_logits",
+    "MeanSquaredError": "mse", "mean_squared_error": "mse", "mse_loss": "mse", "l1_loss": "l1",
+    "nll_loss": "cross_entropy",
+    "softmax_cross_entropy": "cross_entropy", "binary_cross_entropy": "binary_cross_entropy_with_logits",
+    "sparse_categorical_crossentropy": "cross_entropy", "categorical_crossentropy": "cross_entropy",
+    "softmax_cross_entropy_with_integer_labels": "cross_entropy", "mean_absolute_error": "l1", "huber_loss": "huber",
+}
+_LOSS_NAMES = {there: f"wf.losses.{here}, a function of (predictions, targets)" for there, here in _LOSSES.items()}
+
+MODULES: dict[str, dict[str, str]] = {
+    "weft": {
+        "cat": "wf.concat(arrays, axis=0)", "tensor": "wf.array", "Tensor": "wf.Array; wf.array makes one",
+        "from_numpy": "wf.asarray",
+        "as_tensor": "wf.asarray", "no_grad": "nothing: only functions given to wf.grad are differentiated",
+        "inference_mode": "nothing: only functions given to wf.grad are differentiated", "enable_grad": "wf.grad",
+        "manual_seed": _SEEDED, "PRNGKey": "wf.random.key(0)", "compile": "wf.jit", "autograd": "wf.grad",
+        "jacobian": "wf.jacrev",
+        "lax": "wf itself: wf.scan, wf.cond, wf.while_loop, wf.fori_loop, wf.switch",
+        "numpy": "wf itself: wf.sum, wf.exp",
+        "jnp": "wf itself: wf.sum, wf.exp", "device_put": 'x.to("gpu")', "device_get": "x.numpy()",
+        "block_until_ready": "wf.eval(x)",
+        "checkpoint": "wf.remat", "custom_gradient": "wf.custom_vjp", "make_jaxpr": "wf.explain(f, x)",
+        "pmap": "wf.vmap, on one device",
+        "shard_map": "wf.vmap, on one device", "cuda": 'wf.set_device("gpu"); `weft info` lists the devices',
+        "tree_util": "wf.tree", "config": "wf.set_default_dtype, wf.set_matmul_precision, wf.set_device",
+        "Module": "wf.nn.Module",
+        "GradientTape": "wf.grad", "function": "wf.jit", "Variable": "wf.array: arrays can be written",
+        "constant": "wf.array",
+        "reduce_sum": "wf.sum", "reduce_mean": "wf.mean", "reduce_max": "wf.max", "cast": "wf.astype",
+        "float": "wf.float32",
+        "keras": "wf.nn and wf.train", "utils": "wf.data for loaders, wf.nn for modules", "relu": "wf.nn.relu",
+        "softmax": "wf.nn.softmax", "sigmoid": "wf.nn.sigmoid", "mm": "wf.matmul", "bmm": "wf.matmul",
+        "mul": "wf.multiply",
+        "div": "wf.divide", "sub": "wf.subtract", "neg": "wf.negative", "clamp": "wf.clip", "rsqrt": "1 / wf.sqrt(x)",
+        "unsqueeze": "wf.expand_dims(x, axis)", "permute": "wf.permute_dims(x, axes)",
+        "masked_fill": "wf.where(mask, value, x)",
+        "bernoulli": "wf.random.bernoulli", "multinomial": "wf.random.choice", "numel": "x.size",
+        "is_tensor": "isinstance(x, wf.Array)",
+        "set_grad_enabled": "nothing: only functions given to wf.grad are differentiated",
+        "logsumexp": "wf.logaddexp.reduce(x, axis)",
+        "save_checkpoint": "wf.io.save", "fit": _FIT, "Sequential": "wf.nn.Sequential",
+        **{name: f"wf.random.{name}" for name in ("randn", "rand", "randint", "normal", "uniform", "shuffle")},
+        "randperm": "wf.random.permutation(n)", "key": "wf.random.key(0)",
+    },
+    "weft.nn": {
+        **_LAYERS, **_LOSS_NAMES,
+        "Dense": "wf.nn.Linear(None, 10): the width of the input is taken from the first batch",
+        "functional": "wf.nn and wf.losses",
+        "Parameter": "self.name = array: float arrays are parameters", "LazyLinear": "wf.nn.Linear(None, 10)",
+        "ParameterList": "a list of arrays", "ModuleList": "a list of modules", "ModuleDict": "a dict of modules",
+        "MultiheadAttention": "wf.nn.MultiHeadAttention", "BatchNormalization": "wf.nn.BatchNorm1d, wf.nn.BatchNorm2d",
+        "BatchNorm": "wf.nn.BatchNorm1d, wf.nn.BatchNorm2d", "LayerNormalization": "wf.nn.LayerNorm",
+        "Conv": "wf.nn.Conv2d",
+        "Activation": "wf.nn.ReLU(), or any function",
+        "InputLayer": "nothing: a width of None is taken from the first batch",
+        "Unflatten": "wf.nn.Reshape", "compact": "layers in __init__", "MLP": "wf.nn.Sequential",
+        "utils": "wf.optim.clip_by_norm",
+        "parameter": "self.name = array: float arrays are parameters", "layers": "wf.nn",
+    },
+    "weft.nn.init": {
+        f"{name}_": f"layer.weight = wf.nn.init.{name}(layer.weight)" for name in (
+            "xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal", "uniform", "normal", "zeros", "ones",
+            "orthogonal",
+        )
+    },
+    "weft.losses": {there: f"wf.losses.{here}" for there, here in _LOSSES.items()},
+    "weft.optim": {
+        "lr_scheduler": "schedule=wf.optim.schedules.cosine(steps)",
+        "apply_updates": "optimizer.update(model, gradients)",
+        "chain": "options of one optimizer: clip_norm=, weight_decay=, schedule=", "rmsprop": "wf.optim.RMSprop",
+        "clip_grad_norm_": "clip_norm= of the optimizer, or wf.optim.clip_by_norm", "Adagrad": "wf.optim.AdaGrad",
+        "Adadelta": "wf.optim.AdaDelta", "Adamax": "wf.optim.AdaMax", "NAdam": "wf.optim.Nadam",
+        "SparseAdam": "wf.optim.Adam",
+    },
+    "weft.data": {
+        "DataLoader": "wf.data.Loader((x, y), batch_size)", "TensorDataset": "wf.data.Loader((x, y), batch_size)",
+        "Dataset": "any iterable of batches (x, y), or a function that returns one", "mnist": "wf.data.load_mnist()",
+    },
+    "weft.random": {
+        "PRNGKey": "wf.random.key(0)", "manual_seed": _SEEDED, "set_seed": _SEEDED, "categorical": "wf.random.choice",
+        "truncated_normal": "wf.clip(wf.random.normal(size=...), -2, 2)",
+    },
+    "weft.train": {
+        "ModelCheckpoint": "checkpoint= of wf.train.fit, or wf.train.BestWeights(path=...)", "Trainer": "wf.train.fit",
+        "evaluate": _EVALUATE, "train": _FIT, "CSVLogger": "wf.train.CSVLog",
+    },
+}
+ARRAY = {
+    "backward": _LOOP, "grad": "wf.grad(function)(x); arrays keep no gradients", "detach": "wf.stop_gradient(x)",
+    "requires_grad": "wf.grad(function)(x): the arguments of a function are differentiated",
+    "retain_grad": "wf.grad(function)(x)",
+    "requires_grad_": "wf.grad(function)(x): the arguments of a function are differentiated", "zero_grad": _LOOP,
+    "cuda": f"{_DEVICE}, or x.to(\"gpu\")", "cpu": "x.numpy(), or x.to(\"cpu\")", "clone": "x.copy()", "dim": "x.ndim",
+    "numel": "x.size",
+    "permute": "x.transpose(1, 0)", "unsqueeze": "x[None], or wf.expand_dims(x, axis)",
+    "expand": "wf.broadcast_to(x, shape)",
+    "contiguous": "x: arrays are contiguous for every reader", "type": "x.astype(dtype)", "float": "x.astype(wf.float32)",
+    "double": "x.astype(wf.float64)", "half": "x.astype(wf.float16)", "long": "x.astype(wf.int64)",
+    "int": "x.astype(wf.int32)",
+    "bool": "x.astype(wf.bool)", "t": "x.T", "mm": "x @ y", "bmm": "x @ y", "matmul": "x @ y",
+    "norm": "wf.linalg.norm(x)",
+    "topk": "wf.sort(x)[..., -k:], or wf.argsort", "softmax": "wf.nn.softmax(x)", "sigmoid": "wf.nn.sigmoid(x)",
+    "relu": "wf.nn.relu(x)", "masked_fill": "wf.where(mask, value, x)", "gather": "wf.take_along_axis(x, index, axis)",
+    "scatter": "wf.scatter_set(x, i, v)", "scatter_add": "wf.scatter_add(x, i, v)", "clamp": "x.clip(low, high)",
+    "at": "wf.scatter_set(x, i, v), wf.scatter_add(x, i, v), or in place x[i] = v", "block_until_ready": "wf.eval(x)",
+    "assign": "x[...] = value", "is_cuda": "x.device", "unbind": "wf.unstack(x)", "split": "wf.split(x, n)",
+    "chunk": "wf.split(x, n)", "tile": "wf.tile(x, n)", "flip": "wf.flip(x, axis)", "eq": "x == y", "add": "x + y",
+    "sub": "x - y",
+    "mul": "x * y", "div": "x / y", "pow": "x ** y", **{name: f"wf.{name}(x)" for name in ("exp", "log", "sqrt", "sin",
+    "cos", "tanh", "abs")},
+    **{name: spelling for name, spelling in (
+        ("add_", "x += y"), ("sub_", "x -= y"), ("mul_", "x *= y"), ("div_", "x /= y"), ("zero_", "x[...] = 0"),
+        ("fill_", "x[...] = v"),
+        ("copy_", "x[...] = y"), ("clamp_", "x[...] = x.clip(low, high)"), ("normal_", "x[...] = wf.random.normal(size=x.shape)"),
+        ("uniform_", "x[...] = wf.random.uniform(size=x.shape)"),
+    )},
+}
+MODULE = {
+    "fit": _FIT, "compile": f"{_FIT}; wf.jit(model) for a compiled call",
+    "predict": _PREDICT, "evaluate": _EVALUATE, "fit_generator": _FIT,
+    "train_on_batch": "wf.train.training_step(model, loss, optimizer)(x, y, lr)",
+    "state_dict": "model.arrays(), or model.save(path)",
+    "load_state_dict": "model.load(path)", "save_weights": "model.save(path)", "load_weights": "model.load(path)",
+    "to": f"{_DEVICE}; model.astype(dtype) for dtypes", "cuda": _DEVICE, "cpu": 'wf.set_device("cpu")',
+    "half": 'model.astype("float16")',
+    "float": 'model.astype("float32")', "double": 'model.astype("float64")', "bfloat16": 'model.astype("bfloat16")',
+    "zero_grad": f"nothing: {_LOOP}",
+    "backward": _LOOP, "register_buffer": _BUFFER, "register_parameter": "self.name = array",
+    "add_module": "self.name = module", "register_module": "self.name = module",
+    "requires_grad_": "model.freeze(), model.unfreeze()",
+    "apply": "model(x), or a loop over model.modules()", "named_modules": "model.modules()",
+    "named_children": "model.children()",
+    "init": "model(x): parameters are made in __init__, or by the first call", "get_weights": "model.arrays()",
+    "set_weights": "model.load(path), or model[0].weight[...] = array", "trainable_variables": "model.parameters()",
+    "trainable_weights": "model.parameters()", "weights": "model.arrays()",
+    "count_params": "model.summary(shape).total.parameters",
+    "get_parameter": "model.parameters()[name]", "get_submodule": "dict(model.modules())[name]",
+    "params": "model.parameters()",
+    "call": "forward(self, x)", "build": "layers in __init__; a width of None is taken from the first batch",
+}
+FLAGS = {name: "model.freeze(), or groups={pattern: {\"lr\": 0}} of the optimizer" for name in ("trainable", "requires_grad")}
+SEQUENTIAL = {"add": "model.append(layer)", "get_layer": "model[name]", "pop": "model.remove(-1)",
+              "extend": "model.append(layer)"}
+OPTIMIZER = {
+    "step": "optimizer.update(model, gradients), gradients from wf.grad",
+    "zero_grad": "nothing: wf.grad returns new gradients each time",
+    "apply_gradients": "optimizer.update(model, gradients)", "apply": "optimizer.update(model, gradients)",
+    "minimize": "wf.value_and_grad(loss)(model) and optimizer.update(model, gradients)", "learning_rate": "optimizer.lr",
+    "param_groups": "optimizer.groups", "state_dict": "optimizer.arrays(), or optimizer.save(path)",
+    "load_state_dict": "optimizer.load(path)", "iterations": "optimizer.step_count", "get_config": "repr(optimizer)",
+}
+KEYWORDS: dict[str, tuple[str, ...]] = {  # keyword elsewhere -> weft's, the first that the function has
+    "dim": ("axis", "axes"), "dims": ("axis", "axes"), "dim0": ("axis1",), "dim1": ("axis2",), "axis": ("dim",),
+    "axes": ("axis",),
+    "keepdim": ("keepdims",), "keep_dims": ("keepdims",), "input": ("x", "a", "prediction"), "inputs": ("x",),
+    "labels": ("y", "target"),
+    "learning_rate": ("lr",), "rate": ("p",), "epsilon": ("eps",), "beta_1": ("betas",), "beta_2": ("betas",),
+    "beta1": ("betas",),
+    "beta2": ("betas",), "b1": ("betas",), "b2": ("betas",), "momentum": ("betas",), "decay": ("weight_decay",),
+    "clipnorm": ("clip_norm",),
+    "clipvalue": ("clip_value",), "max_norm": ("norm",), "lr_scheduler": ("schedule",), "scheduler": ("schedule",),
+    "validation_split": ("validation",), "validation_data": ("validation",), "val_data": ("validation",),
+    "verbose": ("show",),
+    "progress": ("show",), "steps": ("steps_per_epoch", "max_steps"), "accumulation_steps": ("accumulate",),
+    "n_epochs": ("epochs",),
+    "num_epochs": ("epochs",), "nb_epoch": ("epochs",), "criterion": ("loss",), "loss_fn": ("loss",),
+    "random_state": ("seed",),
+    "use_bias": ("bias",), "units": ("out_features", "hidden_size"), "filters": ("out_channels",),
+    "features": ("out_features", "out_channels"),
+    "strides": ("stride",), "pool_size": ("kernel_size", "size"), "num_points": ("num",), "minval": ("low",),
+    "maxval": ("high",),
+    "mean": ("loc",), "std": ("scale",), "shape": ("size",), "in_dims": ("in_axes",), "out_dims": ("out_axes",),
+    "argnum": ("argnums",),
+    "embed_dim": ("features",), "num_heads": ("heads",), "dropout_rate": ("p", "dropout"),
+}
+REFUSED = {  # keywords that no function of weft has, and what to do instead
+    "requires_grad": "wf.grad(function)(x) differentiates a function's arguments",
+    "params": "optimizer.update takes the model",
+    "inplace": "leave it out, memory is reused without it",
+    "input_shape": "a width of None is taken from the first batch",
+    "input_dim": "the width is the first argument; None takes it from the first batch",
+    "batch_first": "the batch is always the first axis",
+    "activation": "add a layer such as wf.nn.ReLU(), which shares the kernel",
+    "create_graph": "wf.grad(wf.grad(function))",
+    "num_workers": "leave it out",
+    "pin_memory": "leave it out",
+    "non_blocking": "leave it out", "map_location": "leave it out, arrays move to the program that reads them",
+    "kernel_initializer": "layer.weight = wf.nn.init.glorot_uniform(layer.weight)",
+}
+
+
+class ForeignName:
+    """Class attribute that raises AttributeError with weft's spelling. An attribute of the instance or of a subclass hides it."""
+
+    __slots__ = ("name", "spelling")
+
+    def __init__(self, name: str, spelling: str) -> None:
+        self.name, self.spelling = name, spelling
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        raise _refuse(f"{owner.__name__!r} object has no attribute {self.name!r}; in weft: {self.spelling}", self.name)
+
+
+class ForeignFlag(ForeignName):
+    """A foreign name that may not be assigned either, as in ``layer.trainable = False``."""
+
+    __slots__ = ()
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        self.__get__(instance, type(instance))
+
+
+def _refuse(message: str, name: str) -> AttributeError:
+    return AttributeError(message, name=name)  # without ``obj``: Python's own suggestion would follow ours
+
+
+def add_foreign_names(owner: type, names: dict[str, str], flags: Iterable[str] = ()) -> None:
+    """Let the attributes ``names`` of a class that it does not have raise an error with weft's spelling.
+
+    flags : those that may not be assigned either
+    """
+    for name, spelling in names.items():
+        if inspect.getattr_static(owner, name, None) is None:
+            setattr(owner, name, (ForeignFlag if name in flags else ForeignName)(name, spelling))
+
+
+def own_names(owner: type, names: Iterable[str]) -> list[str]:
+    """Return the names of ``dir`` without foreign ones."""
+    attributes = {name: value for base in reversed(owner.__mro__) for name, value in vars(base).items()}
+    return [name for name in names if not isinstance(attributes.get(name), ForeignName)]
+
+
+def missing_name(module: str, name: str, names: Iterable[str]) -> AttributeError:
+    """Return the error for a name that a module does not have. ``names`` : the names that it has"""
+    public = module.replace("weft.functions.", "weft.")
+    return _refuse(f"module {public!r} has no attribute {name!r}" + _advice(public, name, tuple(names)), name)
+
+
+@lru_cache(256)
+def _advice(module: str, name: str, names: tuple[str, ...]) -> str:
+    spelling = MODULES.get(module, {}).get(name)
+    if spelling is not None:
+        return f"; in weft: {spelling}"
+    if name.startswith("_"):
+        return ""
+    close = suggest(name, names)
+    prefix = "wf" + module.removeprefix("weft")
+    return f". Did you mean {prefix}.{close}?" if close else ""
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """Return the name most like a misspelled one, or ""."""
+    names = [known for known in names if not known.startswith("_")]
+    same = [known for known in names if known.lower() == name.lower()]
+    if close := same or difflib.get_close_matches(name, names, 1, 0.75):
+        return close[0]
+    lower = {known.lower(): known for known in names}
+    close = difflib.get_close_matches(name.lower(), lower, 1, 0.7)
+    return lower[close[0]] if close else ""
+
+
+def explain_missing_names(module: ModuleType) -> None:
+    """Let a module without a ``__getattr__`` suggest a name for one that it does not have. Other lookups stay as fast."""
+    names = vars(module)
+
+    def __getattr__(name: str) -> Any:
+        raise missing_name(module.__name__, name, names.get("__all__", ()))
+
+    names.setdefault("__getattr__", __getattr__)
+
+
+def accepted_keywords(function: Callable[..., Any]) -> list[str] | None:
+    """Return the names that a function, or a class in all its constructors, takes as keywords; None if it takes any."""
+    names: list[str] = []
+    is_class = isinstance(function, type)
+    steps = [vars(c)["__init__"] for c in function.__mro__ if "__init__" in vars(c)] if is_class else [function]  # type: ignore[attr-defined]
+    for step in steps:
+        code = getattr(inspect.unwrap(getattr(step, "__func__", step)), "__code__", None)
+        if code is None:
+            return None
+        first, count = code.co_posonlyargcount, code.co_argcount + code.co_kwonlyargcount
+        names += [name for name in code.co_varnames[first:count] if name not in ("self", *names)]
+        if not code.co_flags & inspect.CO_VARKEYWORDS:
+            return names
+    return None
+
+
+def keyword_advice(keyword: str, accepted: list[str]) -> str:
+    """Return the end of a message about an unexpected keyword."""
+    close = next((here for here in KEYWORDS.get(keyword, ()) if here in accepted), "")
+    if close:
+        return f"; in weft: {close}="
+    if close := suggest(keyword, accepted):
+        return f". Did you mean {close}=?"
+    if keyword in REFUSED:
+        return f"; in weft: {REFUSED[keyword]}"
+    return f"; it takes {', '.join(accepted)}" if accepted else "; it takes no keywords"
+
+
+def check_keywords(function: Callable[..., Any], keywords: Iterable[str]) -> None:
+    """Raise TypeError with weft's spelling if a function or class does not take one of the keywords."""
+    accepted = accepted_keywords(function)
+    for keyword in keywords:
+        if accepted is not None and keyword not in accepted:
+            advice = keyword_advice(keyword, accepted)
+            raise TypeError(f"{function.__name__}: unexpected keyword argument {keyword!r}{advice}")
+
+
+class KeywordCheck:
+    """Base of classes whose constructors name weft's spelling of a keyword that they do not take."""
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **keywords: Any) -> Self:
+        if keywords:
+            check_keywords(cls, keywords)
+        return super().__new__(cls)
+
+
+def advise_keywords(function: F) -> F:
+    """Decorate a function so that an unexpected keyword raises with weft's spelling. Not for functions whose calls are short."""
+
+    @functools.wraps(function)
+    def _check_and_call(*args: Any, **keywords: Any) -> Any:
+        check_keywords(function, keywords)
+        return function(*args, **keywords)
+
+    return _check_and_call  # type: ignore[return-value]
