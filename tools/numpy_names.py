@@ -120,7 +120,10 @@ _INSIDE = {"as_dtype_node", "cell", "node", "weak"}  # of Array, for weft's own 
 def public(room: str) -> tuple[set[str], set[str]]:
     """The public names of NumPy's room and of weft's."""
     theirs, ours = ROOMS[room]
-    held = set(getattr(ours, "__all__", ())) if isinstance(ours, types.ModuleType) else {n for n in dir(ours) if hasattr(ours, n)} - _INSIDE
+    if isinstance(ours, types.ModuleType):
+        held = set(getattr(ours, "__all__", ()))
+    else:
+        held = {n for n in dir(ours) if hasattr(ours, n)} - _INSIDE
     return {n for n in dir(theirs) if not n.startswith("_")}, {n for n in held if not n.startswith("_")}
 
 

@@ -192,6 +192,17 @@ def test_tracebacks_hide_own_frames() -> None:
     assert "'dim'; in weft: axis=" in run_script(4)
 
 
+def test_misspelled_attributes() -> None:
+    """Python's own display suggests a name; IPython's is told one."""
+    from weft.process.tracebacks import suggest_attribute
+
+    for code, close in ((lambda: wf.ones(2).sume, "sum"), (lambda: net().paramters, "parameters"), (lambda: [].apend, "")):
+        with pytest.raises(AttributeError) as caught:
+            code()
+        suggest_attribute(caught.value)
+        assert str(caught.value).endswith(f". Did you mean {close}?") is bool(close)
+
+
 def test_show_own_frames_is_a_switch() -> None:
     from weft.process.tracebacks import prepare_display
 

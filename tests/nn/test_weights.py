@@ -276,6 +276,6 @@ def test_empty_arrays_and_many_dimensions(tmp_path: Path, shape: tuple[int, ...]
 
 def test_what_has_no_names_cannot_be_saved(tmp_path) -> None:
     for arrays in ([wf.ones(3)], wf.ones(3), None):
-        with pytest.raises(DTypeError, match=f"save: arrays must be a Module, an optimizer or a dict.*not a {type(arrays).__name__}"):
+        with pytest.raises(DTypeError, match=f"save: arrays must be .* or a dict.*not a {type(arrays).__name__}"):
             wf.io.save(tmp_path / "w.safetensors", arrays)
     assert not list(tmp_path.iterdir())

@@ -376,12 +376,13 @@ def load_into(
             del loaded[other]
     missing = sorted(own.keys() - loaded.keys())
     unexpected = sorted(n for n in loaded.keys() - own.keys() if n not in tree.state_names and not _is_counter(n, loaded[n]))
+    partial_load = ""
     if missing or unexpected:
         difference = f"missing {_list_names(missing)}, not in the model {_list_names(unexpected)}"
         if strict or len(missing) == len(own):
             hint = _width_hint(model, unexpected) or _rename_hint(missing, unexpected)
             raise DataError(f"{path} does not fit the model: {difference}{hint}")
-        warn(f"load: {len(own) - len(missing)} of the model's {len(own)} arrays were read from {path}: {difference}")
+        partial_load = f"load: {len(own) - len(missing)} of the model's {len(own)} arrays were read from {path}: {difference}"
         own = {name: value for name, value in own.items() if name in loaded}
     ready: dict[str, Any] = {}
     for name, array in own.items():
@@ -400,6 +401,8 @@ def load_into(
             array[...] = ready[name]
         else:
             tree.setters[name](ready[name])
+    if partial_load:
+        warn(partial_load)
     return model
 
 

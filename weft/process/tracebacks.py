@@ -38,7 +38,18 @@ def install() -> None:
 
 def _show_in_ipython(shell: Any, kind: Any, error: BaseException, trace: Any, tb_offset: int | None = None) -> None:
     prepare_display(error)
+    suggest_attribute(error)
     shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
+
+
+def suggest_attribute(error: BaseException) -> None:
+    """Add the attribute most like a misspelled one of weft's objects to an error's message, as Python's own display does."""
+    owner = type(getattr(error, "obj", None))
+    if isinstance(error, AttributeError) and error.args and any(c.__module__.partition(".")[0] == "weft" for c in owner.__mro__):
+        from weft.process.foreign_names import suggest
+
+        if close := suggest(str(error.name), dir(error.obj)):
+            error.args = (f"{error.args[0]}. Did you mean {close}?",)
 
 
 def prepare_display(error: BaseException) -> None:
