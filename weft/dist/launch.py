@@ -151,9 +151,10 @@ class _Job:
         spoke = any(text.startswith(FAILURE) for _, text in reports.values())
         cause = ""
         if not spoke and code in signal.Signals._value2member_map_:
-            dead = [rank for rank, (pid, _) in reports.items() if pid == self._dead_pid]
-            if code == signal.SIGKILL:  # which also ends the others, and Hydra may name one of them
-                dead = [rank for rank, (_, text) in reports.items() if not text.startswith(WAITING)]
+            # Hydra may name one of those that it ended itself: they wait for the rank that is at fault
+            dead = [rank for rank, (_, text) in reports.items() if not text.startswith(WAITING)]
+            if len(dead) != 1 and code != signal.SIGKILL:
+                dead = [rank for rank, (pid, _) in reports.items() if pid == self._dead_pid]
             who = f"rank {dead[0]}" if len(dead) == 1 else "a rank"
             cause = f"{who} of {self._count} was ended by {signal.Signals(code).name}, "
         lines = [f"weft: the job failed: {cause}exit code {code}"]
