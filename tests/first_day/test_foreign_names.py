@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -87,6 +88,25 @@ def test_a_class_may_use_the_names() -> None:
             self.params, self.weights = units, 2
 
     assert (Net(units=3).params, Net(3).weights, Net(3).fit()) == (3, 2, 1)
+
+    class Passes(wf.nn.Module):
+        def __init__(self, **options: Any) -> None:
+            super().__init__()
+            self.inner = wf.nn.Linear(2, 2, **options)
+
+    assert Passes(bias=False).inner.bias is None
+    with pytest.raises(TypeError, match="Linear: unexpected keyword argument 'use_bias'; in weft: bias="):
+        Passes(use_bias=False)
+
+
+def test_constructors_take_the_keywords_of_their_signatures() -> None:
+    for owner in (wf.nn, wf.optim, wf.train, wf.data):
+        for name in owner.__all__:
+            cls = getattr(owner, name)
+            accepted = foreign_names.accepted_keywords(cls) if isinstance(cls, type) else None
+            if accepted is not None:
+                parameters = inspect.signature(cls).parameters.values()
+                assert {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)} <= {*accepted}, name
 
 
 CONSTRUCTED = {  # at the call

@@ -251,7 +251,7 @@ def exact(a: Any) -> np.ndarray:
 def test_a_shared_layer_moves_once() -> None:
     """Its gradient is that of both uses, and it stands in the model under one name."""
     one, two = wf.nn.Linear(3, 3), wf.nn.Linear(3, 3)
-    two.weight, two.bias = one.weight, one.bias
+    two.weight, two.bias = one.weight.copy(), one.bias.copy()
     shared, x = wf.nn.Sequential(one, wf.nn.Tanh(), one), wf.array(rng.normal(size=(4, 3)).astype("float32"))
     assert list(shared.parameters()) == list(shared.arrays()) == ["0.weight", "0.bias"]
     apart = wf.nn.Sequential(one, wf.nn.Tanh(), two)

@@ -15,6 +15,8 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, Self, TypeVar
 
+from weft.errors import is_own_file
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _LOOP = "wf.value_and_grad(loss)(model, ...) and optimizer.update(model, gradients); arrays keep no gradients"
@@ -312,6 +314,8 @@ def accepted_keywords(function: Callable[..., Any]) -> list[str] | None:
     is_class = isinstance(function, type)
     steps = [vars(c)["__init__"] for c in function.__mro__ if "__init__" in vars(c)] if is_class else [function]  # type: ignore[attr-defined]
     for step in steps:
+        if (signature := getattr(step, "__signature__", None)) is not None:  # of a generated constructor
+            return [*names, *(name for name in signature.parameters if name not in ("self", *names))]
         code = getattr(inspect.unwrap(getattr(step, "__func__", step)), "__code__", None)
         if code is None:
             return None
@@ -319,6 +323,8 @@ def accepted_keywords(function: Callable[..., Any]) -> list[str] | None:
         names += [name for name in code.co_varnames[first:count] if name not in ("self", *names)]
         if not code.co_flags & inspect.CO_VARKEYWORDS:
             return names
+        if not is_own_file(code.co_filename):  # weft's constructors pass further keywords to those of their bases
+            return None
     return None
 
 

@@ -95,7 +95,8 @@ def progress(
     elif history is not None and in_notebook():
         output = _Live(total, history, epochs, done, running)
         try:
-            yield output
+            with silent():  # the bar says what is compiled
+                yield output
         finally:
             output.end()
     elif not sys.stdout.isatty():
@@ -166,6 +167,8 @@ class _Live(Progress):
     def _text(self) -> str:
         amount = f' max="{self.total}" value="{self.epochs_done}"' if self.total else ""
         counted = f"{self.epochs_done}/{self.total if self.total is not None else '?'} batches"
+        if not self.epochs_done:
+            counted += ", compiling the training step"
         table = self._history._repr_html_() if self._history.epochs else ""
         return f"<div><progress{amount}></progress> {html.escape(counted + format_figures(self._running()))}{table}</div>"
 
