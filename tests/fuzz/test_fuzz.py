@@ -129,6 +129,7 @@ def test_every_primitive_dtype_and_way_is_met(done: Done, request: pytest.Fixtur
     marks = {"guard", "after_step"}  # of loops under vmap: tests/transforms/test_batched_loops.py
     assert {name for name, op in TABLE.items() if op.kind != "leaf" and name not in hosted | marks} <= met
     dtypes = {name.split()[1] for name in counters["primitives"]}
+    dtypes = {name for name in dtypes if not name.startswith("float_")}  # without those that programs make
     assert dtypes == {d.name for d in wf.dtypes.ALL}
     good, poor = counters["results"]["good"], counters["results"]["poor"]
     assert good > 9 * poor, f"{poor} programs gave zeros or NaN, {good} did not"
