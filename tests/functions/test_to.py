@@ -81,7 +81,7 @@ def test_refused(call: Any, error: type[Exception], says: str) -> None:
 
 
 def test_pythons_own_errors_name_the_class_that_users_know() -> None:
-    names = [name for name in dir(wf.Array) if not name.startswith("_")]
+    names = [name for name in dir(wf.Array) if not name.startswith("_") and hasattr(wf.Array, name)]
     wrong = [name for name in names if not getattr(getattr(wf.Array, name), "__qualname__", name).startswith(("Array.", name))]
     assert len(names) > 60 and not wrong
 

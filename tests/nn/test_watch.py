@@ -292,9 +292,9 @@ def test_a_layer_that_is_called_twice_has_the_gradients_of_both_calls() -> None:
 
 
 def test_gradients_of_parameters_are_those_of_value_and_grad() -> None:
-    """Two calls, a use outside of the layer, and a parameter of two layers."""
+    """Two calls, a use outside of the layer, and equal parameters of two layers."""
     net, x = wf.nn.Sequential(wf.nn.Linear(3, 3), wf.nn.Tanh(), wf.nn.Linear(3, 3)), data()
-    net[2].weight = net[0].weight
+    net[2].weight = net[0].weight.copy()
 
     def value(net: Any, x: Any) -> Any:
         return (net(net(x)) * net(x)).sum() + 50 * (net[0].weight ** 3).sum()

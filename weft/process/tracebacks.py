@@ -11,8 +11,6 @@ import sys
 from types import TracebackType
 from typing import Any
 
-from weft import errors
-
 _EXPECTED = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, OSError, ImportError, Warning)
 _has_noted = False  # whether a traceback has told how hidden frames are shown
 
@@ -58,6 +56,8 @@ def prepare_display(error: BaseException) -> None:
     seen: set[int] = set()
     current: BaseException | None = error
     hidden = 0
+    from weft import errors  # loads NumPy, which ``import weft`` does not
+
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         complete_message(current)
@@ -77,7 +77,9 @@ def _without_own_frames(error: BaseException) -> tuple[TracebackType | None, int
     while current is not None:
         entries.append(current)
         current = current.tb_next
-    kept = [e for e in entries if not errors.is_own_file(e.tb_frame.f_code.co_filename)]
+    from weft.errors import is_own_file
+
+    kept = [e for e in entries if not is_own_file(e.tb_frame.f_code.co_filename)]
     if not kept or (entries[-1] is not kept[-1] and not isinstance(error, _EXPECTED)):
         return error.__traceback__, 0
     trace: TracebackType | None = None
@@ -136,7 +138,9 @@ def _is_own(function: Any) -> bool:
     function = getattr(function, "__func__", function)
     if isinstance(function, type):
         return function.__module__.partition(".")[0] == "weft"
-    return _is_function(function) and errors.is_own_file(function.__code__.co_filename)
+    from weft.errors import is_own_file
+
+    return _is_function(function) and is_own_file(function.__code__.co_filename)
 
 
 def _resolve_call(trace: TracebackType) -> Any:
