@@ -81,6 +81,22 @@ def test_bad_values(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_npz_of_nothing_and_of_strings(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    wf.io.save(path, {})
+    assert wf.io.load(path) == {}
+    np.savez(path, a=np.ones(3, ">f4"))
+    assert wf.io.load(path)["a"].tolist() == [1, 1, 1]
+    np.savez(path, a=np.ones(3), b=np.array("text"))
+    with pytest.raises(DataError, match=r"x.npz: 'b' is of dtype <U4, which weft does not have"):
+        wf.io.load(path)
+
+
+def test_numbers_that_become_nan_are_told(tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="1 of 2 numbers are too large for float8_e4m3fn and become NaN"):
+        wf.io.save(tmp_path / "x.safetensors", {"a": wf.array([1.0, 1000.0])}, dtype="float8_e4m3fn")
+
+
 def test_damaged_npz(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     wf.io.save(path, {"a": wf.ones(100)})

@@ -26,6 +26,7 @@ _GRACE_S = 2.0  # from a rank's failure, or Ctrl-C, to the end of its processes
 _KILLED = re.compile(r"PID (\d+) RUNNING AT")  # in Hydra's message
 _RULE = "=" * 20
 _ABORT = re.compile(r"\[\d+\] Abort\(\d+\) on node ")
+_BY_SIGNAL = re.compile(r"EXIT STRING: .*\(signal \d+\)")
 _LAST_LINES = ("Please see the FAQ", "YOUR APPLICATION TERMINATED WITH THE EXIT CODE")
 
 
@@ -78,6 +79,7 @@ class _Job:
 
     def __init__(self, command: list[str], environment: dict[str, str], folder: Path, count: int) -> None:
         self._command, self._environment, self._folder, self._count = command, environment, folder, count
+        self._by_signal = False  # whether MPI's launcher says that a signal ended it
         self._dead_pid = 0  # of the process that MPI's launcher names as the cause
         self._stop = 0  # the signal that ends this process
 
@@ -141,6 +143,7 @@ class _Job:
             hidden = hidden or line.startswith(_RULE)
             if hidden and (found := _KILLED.search(line)):
                 self._dead_pid = self._dead_pid or int(found[1])
+            self._by_signal = self._by_signal or hidden and bool(_BY_SIGNAL.search(line))
             if not hidden and line.strip() and not _ABORT.match(line):
                 target.write(line)
                 target.flush()
@@ -150,7 +153,7 @@ class _Job:
         """Say which rank ended the job and what the others did."""
         spoke = any(text.startswith(FAILURE) for _, text in reports.values())
         cause = ""
-        if not spoke and code in signal.Signals._value2member_map_:
+        if not spoke and self._by_signal and code in signal.Signals._value2member_map_:
             # Hydra may name one of those that it ended itself: they wait for the rank that is at fault
             dead = [rank for rank, (_, text) in reports.items() if not text.startswith(WAITING)]
             if len(dead) != 1 and code != signal.SIGKILL:

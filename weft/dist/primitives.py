@@ -39,7 +39,7 @@ def _together(algorithm: Callable[..., np.ndarray | None]) -> Callable[..., np.n
     def reference(x: np.ndarray, turn: Any, what: str, place: str, group: Group, **params: Any) -> np.ndarray:
         job, members = world(), group.ranks
         options = "".join(f" with {name}={value}" for name, value in params.items())
-        some = f" among ranks {list(members)}" if group.size < job.size else ""
+        some = f" among ranks {list(members)}" if members != tuple(range(job.size)) else ""
         request = f"{what} of {x.dtype}{list(x.shape)}{options}{some}"
         with job.conversation(f"{request} ({place})") as engine:
             agree(job, engine, members, request, place)

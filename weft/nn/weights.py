@@ -577,16 +577,20 @@ def _unpack_npz(content: bytes, source: str) -> dict[str, np.ndarray]:
                 raise _file_error(source, "it is a zip archive, as torch.save writes: in PyTorch, "
                                   "safetensors.torch.save_file(model.state_dict(), path) writes one that weft reads")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
     except DataError:
         raise
     except Exception as error:  # a damaged archive raises errors of zipfile, zlib, struct and NumPy
         raise _file_error(source, f"a damaged .npz: {error}") from error
+    for name, array in arrays.items():
+        if array.dtype.newbyteorder("=") not in FROM_NUMPY:
+            raise DataError(f"{source}: {name!r} is of dtype {array.dtype}, which weft does not have")
+    return arrays
 
 
 def _read(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     content, source = read(path, "weight file"), os.fspath(path)
-    if content.startswith(b"PK\3\4"):
+    if content.startswith((b"PK\3\4", b"PK\5\6")):  # the second begins an archive of nothing
         return _unpack_npz(content, source), {}
     return unpack_all(content, source)
 
@@ -596,18 +600,18 @@ def _stored_forms(model: ModuleTree) -> dict[str, str]:
 
 
 def _cast(array: np.ndarray, dtype: Any, context: str) -> np.ndarray:
-    """Convert ``array`` to ``dtype``; warn if numbers become infinite."""
+    """Convert ``array`` to ``dtype``; warn if numbers become infinite or NaN."""
     if array.dtype == dtype:
         return array
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         out = convert_array(array, dtype)
         array, numbers = convert_array(array, np.dtype(np.float64)), convert_array(out, np.dtype(np.float64))
-    lost = np.isinf(numbers) & np.isfinite(array)
+    lost = ~np.isfinite(numbers) & np.isfinite(array)
     if lost.any():
         largest = float(np.abs(array[lost].astype(np.float64)).max())
         warn(
             f"{context}: {int(lost.sum())} of {array.size} numbers are too large for {FROM_NUMPY[dtype].name} and become "
-            f"infinite (the largest is {largest:.6g})"
+            f"{'infinite' if np.isinf(numbers[lost]).all() else 'NaN'} (the largest is {largest:.6g})"
         )
     return out
 
