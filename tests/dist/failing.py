@@ -44,8 +44,6 @@ if MODE == "shape" and LAST:
     wf.dist.all_sum(wf.ones(5))
 if MODE == "other group":
     wf.dist.all_sum(x, group=wf.dist.group([0, 1, 2] if not LAST else [1, 2, 0]))
-if MODE == "ends at once" and LAST:
-    os._exit(3)
 if MODE == "in jit" and LAST:
     wf.jit(wf.dist.all_gather)(x)
 if MODE == "one rank" and LAST:

@@ -39,7 +39,6 @@ CASES = {  # mode: exit code, texts
     "order": (70, [f"asks for all_gather of float32[4] ({line_of('wf.dist.all_gather')})", "the same, in the same order"]),
     "shape": (70, ["asks for all_sum of float32[5]", "all_sum of float32[4]"]),
     "other group": (70, ["asks for all_sum of float32[4] among ranks [1, 2, 0]"]),
-    "ends at once": (3, ["weft: the job failed: exit code 3\n", PAST]),
     "in jit": (70, [f"all_gather of float32[4] ({line_of('wf.jit')})"]),
     "one rank": (70, [f"all_gather of float32[4] ({line_of('wf.grad')})"]),
     "message": (70, ["expects float32[4] from rank 2", "but it sends float32[3]", line_of("wf.ones(3), to=0")]),
