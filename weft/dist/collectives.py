@@ -279,7 +279,8 @@ def recv(like: Any, source: int) -> Array:
 
     Returns
     -------
-    Array : its derivative goes back to the other rank: see :func:`send`
+    Array : its derivative goes back to the other rank: see :func:`send`. Under ``vmap`` one message of the shape of one example
+        serves all examples: receive a batch outside of it
 
     Raises
     ------
