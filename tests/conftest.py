@@ -16,7 +16,7 @@ import pytest
 if "PYTEST_XDIST_WORKER" not in os.environ:  # the processes of one run share what they compile
     _cache = tempfile.TemporaryDirectory(prefix="weft-test-cache-")
     os.environ["WEFT_CACHE"] = _cache.name
-from tests import oracle  # noqa: E402  the table of primitives is complete; and the cache's folder is known before
+from tests import oracle  # noqa: E402, F401  the table of primitives is complete; and the cache's folder is known before
 from weft.runtime.context import CONTEXT  # noqa: E402
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it; the tests of Ctrl-C need it
@@ -61,9 +61,15 @@ def rng(request) -> np.random.Generator:
 
 @pytest.fixture
 def some(request: pytest.FixtureRequest, rng: np.random.Generator) -> Callable[[Iterable[Any], int], list[Any]]:
-    """Return a function that draws n of a test's cases, in their order; all of them with --every-case."""
-    every = request.config.getoption("every_case")
-    return lambda cases, count: list(cases) if every else oracle.some(rng, cases, count)
+    """Return a function that draws n of a loop's cases, in their order; all of them with --every-case."""
+
+    def draw(cases: Iterable[Any], count: int) -> list[Any]:
+        found = list(cases)
+        if request.config.getoption("every_case") or count >= len(found):
+            return found
+        return [found[k] for k in sorted(rng.choice(len(found), count, replace=False))]
+
+    return draw
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,12 +53,6 @@ def takes_floats(name: str) -> int:
 def rng(*seed: Any) -> np.random.Generator:
     """Fresh numbers every run when called without a seed; the seed is printed by a failing test's parameters otherwise."""
     return np.random.default_rng(seed if seed else None)
-
-
-def some(generator: np.random.Generator, choices: Iterable[Any], count: int) -> list[Any]:
-    """``count`` of the choices, drawn, in their order."""
-    found = list(choices)
-    return [found[k] for k in sorted(generator.choice(len(found), min(count, len(found)), replace=False))]
 
 
 def random(

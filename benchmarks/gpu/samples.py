@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from weft.graph.node import Graph, Primitive
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import LAZY_ENTRIES
 
+Choose = Callable[[Sequence[np.dtype]], Sequence[np.dtype]]
 MOST = 20_000  # elements of a sample: an interpreter is slow
 
 
@@ -35,13 +36,12 @@ def primitives() -> list[Primitive]:
     return [op for op in TABLE.values() if op.kind != "leaf" and has_samples(op)]
 
 
-def samples(op: Primitive, rng: np.random.Generator, formats: int | None = None) -> list[Sample]:
-    """Return the samples of a primitive, those of float32 in the other float formats too, or in so many of them, drawn."""
+def samples(op: Primitive, rng: np.random.Generator, choose: Choose = list) -> list[Sample]:
+    """Return the samples of a primitive, those of float32 also in the other float formats that ``choose`` returns of all."""
     samples_ = draw_samples(op, rng)
     if op.name not in ("bitcast", "cast") and op.kind != "host":
         tags = ("prime", "special") if op.kind == "elementwise" else ("prime",)
-        others = [form.numpy for form in formats_of_kind("float") if form is not FLOAT32]
-        for dtype in others if formats is None else [others[k] for k in rng.choice(len(others), formats, replace=False)]:
+        for dtype in choose([form.numpy for form in formats_of_kind("float") if form is not FLOAT32]):
             for s in list(samples_):
                 if s.tag in tags and any(a.dtype == np.float32 for a in s.arrays):
                     with np.errstate(all="ignore"):
@@ -50,9 +50,9 @@ def samples(op: Primitive, rng: np.random.Generator, formats: int | None = None)
     return [s for s in samples_ if sum(a.size for a in s.arrays) <= MOST]
 
 
-def values(op: Primitive, rng: np.random.Generator, formats: int | None = None) -> Iterator[Case]:
+def values(op: Primitive, rng: np.random.Generator, choose: Choose = list) -> Iterator[Case]:
     """Yield a program for each sample."""
-    for s in samples(op, rng, formats):
+    for s in samples(op, rng, choose):
         nodes = [input_leaf(a.shape, FROM_NUMPY[a.dtype]) for a in s.arrays]
         yield Case(Graph(nodes, [bind(op, *nodes, **s.params)]), list(s.arrays))
 

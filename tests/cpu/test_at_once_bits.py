@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from test_dynamic_kernels import same
-from test_primitives_native import everyone, variants
+from test_primitives_native import Some, everyone, variants
 
 from tests import oracle
 from weft.eager import implementations, tiers
@@ -17,11 +17,11 @@ from weft.runtime import execute
 
 @everyone
 @pytest.mark.parametrize("often", [0, 1 << 30], ids=["native", "in NumPy"])
-def test_samples(op: Primitive, often: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples(op: Primitive, often: int, rng: np.random.Generator, some: Some, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(implementations, "COMPILE_AFTER_CALLS", often)
     monkeypatch.setattr(implementations, "KERNELS", {})
     monkeypatch.setattr(implementations, "_CALL_COUNTS", {})
-    for s in variants(op, rng):
+    for s in variants(op, rng, some):
         leaves = oracle.leaves(s.arrays)
         node = bind(op, *leaves, **s.params)
         if node.op.kind not in implementations.IMPLEMENTATIONS:

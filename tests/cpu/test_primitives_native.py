@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,16 +23,17 @@ from weft.schedule.program import Call, HostCall
 
 PRIMITIVES = [op for op in TABLE.values() if op.kind != "leaf"]
 TOLERANCE = {1: 4e-1, 2: 4e-2, 4: 3e-5, 8: 1e-12}
+Some = Callable[[Sequence[Any], int], list[Any]]
 everyone = pytest.mark.parametrize("op", PRIMITIVES, ids=lambda op: op.name)
 
 
-def variants(op: Primitive, rng: np.random.Generator) -> list[Sample]:
-    """The samples, and the floats among them once in float64 and in four narrow formats that are drawn."""
+def variants(op: Primitive, rng: np.random.Generator, some: Some) -> list[Sample]:
+    """The samples, and the floats among them once in float64 and in four narrow formats."""
     samples = draw_samples(op, rng)
     if op.name in ("bitcast", "cast"):
         return samples
     hosted = any(op.name in names.split() for names in LAZY_ENTRIES.values())  # LAPACK's, and of complex numbers
-    for dtype in (np.float64,) if hosted and not op.chains else (np.float64, *oracle.some(rng, oracle.NARROW, 4)):
+    for dtype in (np.float64,) if hosted and not op.chains else (np.float64, *some(oracle.NARROW, 4)):
         tags = {"prime", "special"} if op.kind == "elementwise" else {"prime"}
         for s in list(samples):
             if s.tag in tags and any(a.dtype == np.float32 for a in s.arrays):
@@ -62,8 +64,8 @@ def compare(inputs: Sequence[Node], outputs: Sequence[Node], values: Sequence[np
 
 
 @everyone
-def test_values(op: Primitive, rng: np.random.Generator) -> None:
-    for s in variants(op, rng):
+def test_values(op: Primitive, rng: np.random.Generator, some: Some) -> None:
+    for s in variants(op, rng, some):
         nodes = oracle.leaves(s.arrays)
         compare(nodes, [bind(op, *nodes, **s.params)], s.arrays, f"{op.name} {[(a.shape, a.dtype) for a in s.arrays]} {s.params}")
 

@@ -142,13 +142,15 @@ def test_nestings_agree(trial: int) -> None:
     directions = [wf.array(v) for v in vs]
     kinds, others = (r.choices(list(DIRECTIONAL), k=order) for _ in range(2))
     names, f = program(r)
-    while not (np.abs(along(["double vjp"] * order, f, directions)(wf.array(x)).numpy()) < 1e6).all():
-        names, f = program(r)  # powers of powers overflow or are too steep for differences
+    while not np.isfinite(along(["double vjp"] * order, f, directions)(wf.array(x)).numpy()).all():
+        names, f = program(r)  # powers of powers overflow: the sum of an infinity and its opposite depends on the order
     print("seed", SEED, names, kinds, others)
     got = along(kinds, f, directions)(wf.array(x)).numpy()
     again = along(others, f, directions)(wf.array(x)).numpy()
     size = max(1.0, float(np.abs(got).max()))
     np.testing.assert_allclose(got, again, rtol=1e-8, atol=1e-9 * size)
+    if size > 1e6:
+        return  # too steep for differences: one of 1e15 had differences of 1e12
     below = along(others[:-1], f, directions[:-1])
     want, apart = differences(below, x, vs[-1])
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-7 * size + apart)
