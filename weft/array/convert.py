@@ -294,20 +294,29 @@ def numpy_node(array: np.ndarray) -> Node:
     try:
         dtype = FROM_NUMPY.get(array.dtype) or parse_any_byte_order(array.dtype)
     except DTypeError:
-        kind, values = array.dtype.kind, list(array.flat)[:1000] if array.dtype.kind == "O" else []
-        large = next((v for v in values if isinstance(v, int) and not -(1 << 63) <= v < 1 << 64), None)
-        other = next((v for v in values if not isinstance(v, int | float | complex | None)), None)
-        what = (
-            f"the integer {short(large)} needs more than 64 bits: write it as a float" if large is not None
-            else "strings cannot be held: map them to integers, np.unique(names, return_inverse=True)[1]" if kind in "US"
-            else "dates cannot be held: subtract a date and divide, (t - t[0]) / np.timedelta64(1, 's')" if kind in "mM"
-            else f"a {type(other).__name__} cannot be held: arrays hold numbers" if other is not None
-            else "None cannot be held: write float('nan') for a missing number" if None in values
-            else f"an array of dtype {array.dtype} cannot be held: weft has bool, integers, floats of 8 to 64 bits, complex64 "
-            "and complex128"
-        )
-        raise DTypeError(name_argument(array) + what) from None
+        raise DTypeError(name_argument(array) + _why_not_held(array)) from None
     return input_leaf(array.shape, dtype, execute.to_buffer(np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)))
+
+
+_NOT_HELD = {  # kind of NumPy's dtype -> what its arrays hold, and what to write instead
+    **dict.fromkeys("US", "strings cannot be held: map them to integers, np.unique(names, return_inverse=True)[1]"),
+    **dict.fromkeys("mM", "dates cannot be held: subtract a date and divide, (t - t[0]) / np.timedelta64(1, 's')"),
+}
+
+
+def _why_not_held(array: np.ndarray) -> str:
+    """Return the message for an array of a dtype that weft does not have."""
+    if array.dtype.kind in _NOT_HELD:
+        return _NOT_HELD[array.dtype.kind]
+    for value in list(array.flat)[:1000] if array.dtype.kind == "O" else ():
+        if value is None:
+            return "None cannot be held: write float('nan') for a missing number"
+        if not isinstance(value, int | float | complex):
+            return f"a {type(value).__name__} cannot be held: arrays hold numbers"
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+            return f"the integer {short(value)} needs more than 64 bits: write it as a float"
+    formats = "bool, integers, floats of 8 to 64 bits, complex64 and complex128"
+    return f"an array of dtype {array.dtype} cannot be held: weft has {formats}"
 
 
 def shared_node(array: np.ndarray) -> Node:
