@@ -152,6 +152,27 @@ def check_second_derivatives() -> None:
     ours = np.linspace(0.1, 1, 3) + RANK  # the inner gradient is 3 x^2 of each of the ranks' losses
     assert np.allclose(g.numpy(), 2 * (3 * SIZE * ours**2) * 6 * SIZE * ours), (g, ours)
 
+    def loss(x: Any) -> Any:
+        return (wf.dist.all_sum(x) ** 4).sum()
+
+    def in_a_loop(x: Any) -> Any:
+        return wf.scan(lambda c, _: (c + loss(x) / 2, None), wf.array(0.0, "float64"), length=2)[0]
+
+    total = sum(np.linspace(0.1, 1, 3) + r for r in EVERYBODY)
+    want, third = np.diag(12 * SIZE * total**2), 24 * SIZE**2 * total
+    for f in (loss, in_a_loop):
+        slope = wf.grad(f)
+        for outer in (wf.jacfwd, wf.jacrev):
+            for way in (outer(slope), wf.jit(outer(slope)), outer(wf.jit(slope))):
+                assert np.allclose(way(x).numpy(), want), (outer.__name__, way(x), want)
+        assert np.allclose(wf.vmap(wf.hessian(f))(wf.stack([x, x])).numpy(), want), f
+        curvature = wf.grad(lambda x, slope=slope: slope(x).sum())
+        for outer in (wf.grad(lambda x, c=curvature: c(x).sum()), lambda x, c=curvature: wf.jvp(c, (x,), (wf.ones_like(x),))[1]):
+            assert np.allclose(outer(x).numpy(), third), (outer(x), third)
+    z = wf.asarray(np.array([1 + 2j, 3 - 1j]))
+    slopes = [wf.grad(lambda z, k=k: (wf.abs(wf.dist.all_sum(z) if k else z) ** 2).sum())(z).numpy() for k in (0, 1)]
+    assert np.allclose(slopes[1], SIZE * slopes[0]), slopes
+
 
 def check_rules_of_users() -> None:
     """A copy of an array for all ranks, whose derivative is the sum of theirs: the first half of a layer that is split."""

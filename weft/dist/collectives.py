@@ -56,8 +56,9 @@ def all_sum(x: Any, group: Group | None = None) -> Array:
 
     Returns
     -------
-    Array : of the shape and dtype of ``x``. Its derivative is the identity: a loss made of the sum is one number of the job,
-        counted once
+    Array : of the shape and dtype of ``x``. The sum is one number of the job, and so is a loss made of it. All ranks must compute
+        the same loss; it is counted once, so the gradient by ``x`` is the derivative of that loss by this rank's ``x``. Its
+        second derivatives count what all ranks change: if each moves its ``x`` by 1, the sum moves by the number of ranks
 
     Raises
     ------

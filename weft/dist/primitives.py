@@ -3,7 +3,8 @@
 As for a scan, they are not in ``TABLE``: what they compute depends on other processes, so samples do not fit them. The
 derivative of a rank's result counts for the sum of what all ranks differentiate: that of a gather is the sum of the cotangents of
 this rank's part, and so on. ``all_sum`` is the exception: its result is one number of the job, and its cotangent, equal on all
-ranks, is counted once.
+ranks, is counted once. The rule of ``all_sum`` is ``spread``: the number of the job becomes each rank's own. Its value is its
+operand, and its rule is ``all_sum``, so gradients of gradients are right.
 """
 
 from __future__ import annotations
@@ -143,7 +144,17 @@ def _barrier(link: Link, x: np.ndarray) -> None:
     algorithms.barrier(link)
 
 
-ALL_SUM = _enter("all_sum", _summed, algorithms.all_sum, lambda g, *rest, **params: (g, None))
+def _spread(x: Node, **params: Any) -> Node:
+    return bind(SPREAD, x, **params)
+
+
+SPREAD = Primitive(  # the simplifier removes it
+    "dist_spread", "host", lambda x, **params: (x.shape, x.dtype), lambda x, **params: x, None,
+    lambda g, out, x, what, **params: (add_effect(_ENTRIES["all_sum"], g, what=f"the second derivative of {what}", **params),),
+    lambda inputs, dims, **params: (_spread(inputs[0], **params), dims[0]), moving,
+    jvp=lambda tangents, out, x, **params: _spread(tangents[0], **params),
+)
+ALL_SUM = _enter("all_sum", _summed, algorithms.all_sum, lambda g, out, x, turn, **params: (_spread(g, **params), None))
 ALL_GATHER = _enter(
     "all_gather", lambda x, turn, group, **params: ((group.size, *x.shape), x.dtype), algorithms.all_gather,
     _derivative("reduce_scatter"), shift=1,
