@@ -309,6 +309,21 @@ def check_messages() -> None:
 
     right, left = (RANK + 1) % SIZE, (RANK - 1) % SIZE
 
+    def shifted(x: Any) -> Any:  # the received array has a derivative although ``like`` has none
+        sent = wf.dist.send(wf.sin(x), to=right)
+        return (wf.dist.recv(wf.stop_gradient(x), source=left) ** 2).sum() + sent
+
+    x = wf.asarray(np.random.default_rng([SEED, RANK]).normal(size=(4, 3)))
+    for axis in (0, 1):
+        examples = wf.vmap(lambda a: (wf.dist.send(a, to=right), wf.dist.recv(a, source=left))[1], in_axes=axis)
+        for f in (examples, wf.jit(examples)):
+            want = np.random.default_rng([SEED, left]).normal(size=(4, 3))
+            same(f(x), want.T if axis else want, "messages in vmap")
+    want = np.sin(2 * x.numpy())
+    many = wf.grad(lambda x: wf.vmap(shifted)(x).sum())
+    for f in (wf.grad(shifted), wf.vmap(wf.grad(shifted)), many, wf.grad(wf.jit(shifted))):
+        assert np.allclose(f(x).numpy(), want), (f, SEED)
+
     @wf.jit
     def around(x: Any) -> Any:
         wf.dist.send(x, to=right)

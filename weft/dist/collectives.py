@@ -280,8 +280,7 @@ def recv(like: Any, source: int) -> Array:
 
     Returns
     -------
-    Array : its derivative goes back to the other rank: see :func:`send`. Under ``vmap`` one message of the shape of one example
-        serves all examples: receive a batch outside of it
+    Array : its derivative goes back to the other rank: see :func:`send`
 
     Raises
     ------
@@ -299,8 +298,7 @@ def recv(like: Any, source: int) -> Array:
     ...     print(wf.dist.recv(wf.arange(3), source=left))
     """
     node, peer = as_node(like), _other_rank("recv", "source", source)
-    what = f"recv from rank {peer}"
-    return wrap(run_effect(RECV, what=what, place=user_place(), peer=peer, backward=False, shape=node.shape, dtype=node.dtype))
+    return wrap(run_effect(RECV, node, what=f"recv from rank {peer}", place=user_place(), peer=peer, backward=False))
 
 
 def _rank_argument(function: str, name: str, value: Any, size: int) -> int:

@@ -24,7 +24,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.graph.effects import add_effect, turn_after
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import permute
-from weft.graph.primitives.common import moving
+from weft.graph.primitives.common import front, moving
 from weft.graph.primitives.table import bind
 
 Dims = Sequence[int | None]
@@ -175,19 +175,19 @@ def _send(x: np.ndarray, turn: Any, what: str, place: str, peer: int, backward: 
     return np.zeros((), x.dtype)
 
 
-def _receive(turn: Any, what: str, place: str, peer: int, backward: bool, shape: Shape, dtype: Format) -> np.ndarray:
-    return messages.receive(shape, dtype.numpy, peer, place, backward)
+def _receive(like: np.ndarray, turn: Any, what: str, place: str, peer: int, backward: bool) -> np.ndarray:
+    return messages.receive(like.shape, like.dtype, peer, place, backward)
 
 
 def _send_vjp(g: Node, out: Node, x: Node, turn: Node, what: str, place: str, peer: int, backward: bool) -> tuple[Node, None]:
-    return add_effect(
-        RECV, what=f"the derivative of {what}", place=place, peer=peer, backward=not backward, shape=x.shape, dtype=x.dtype,
-    ), None
+    return add_effect(RECV, x, what=f"the derivative of {what}", place=place, peer=peer, backward=not backward), None
 
 
-def _recv_vjp(g: Node, out: Node, turn: Node, what: str, place: str, peer: int, backward: bool, **shown: Any) -> tuple[None]:
+def _recv_vjp(
+    g: Node, out: Node, like: Node, turn: Node, what: str, place: str, peer: int, backward: bool,
+) -> tuple[None, None]:
     add_effect(SEND, g, what=f"the derivative of {what}", place=place, peer=peer, backward=not backward)
-    return (None,)
+    return None, None
 
 
 def _no_tangent(tangents: Sequence[Node | None], out: Node, *inputs: Node, what: str, **params: Any) -> Node:
@@ -195,14 +195,11 @@ def _no_tangent(tangents: Sequence[Node | None], out: Node, *inputs: Node, what:
 
 
 def _batch_send(inputs: Sequence[Node], dims: Dims, **params: Any) -> tuple[Node, None]:
-    x, turn = inputs
-    if dims[0]:
-        x = permute(x, (dims[0], *(k for k in range(len(x.shape)) if k != dims[0])))
-    return bind(SEND, x, _one_turn(turn), **params), None
+    return bind(SEND, front(inputs[0], dims[0]), _one_turn(inputs[1]), **params), None
 
 
-def _batch_receive(inputs: Sequence[Node], dims: Dims, **params: Any) -> tuple[Node, None]:
-    return bind(RECV, _one_turn(inputs[0]), **params), None
+def _batch_receive(inputs: Sequence[Node], dims: Dims, **params: Any) -> tuple[Node, int | None]:
+    return bind(RECV, front(inputs[0], dims[0]), _one_turn(inputs[1]), **params), None if dims[0] is None else 0
 
 
 SEND = Primitive(
@@ -210,8 +207,8 @@ SEND = Primitive(
     effect=True, jvp=_no_tangent,
 )
 RECV = Primitive(
-    "dist_recv", "host", lambda turn, shape, dtype, **params: (shape, dtype), _receive, None, _recv_vjp, _batch_receive, moving,
-    raises=True, effect=True, jvp=_no_tangent,
+    "dist_recv", "host", _same, _receive, None, _recv_vjp, _batch_receive, moving, raises=True, effect=True, jvp=_no_tangent,
+    receives=True,
 )
 
 
