@@ -20,6 +20,10 @@ if MODE == "import" and LAST:
     import a_module_that_does_not_exist  # noqa: F401
 if MODE == "raise" and LAST:
     raise ValueError("bad data")
+if MODE == "keyword" and LAST:
+    x.sum(dim=0)
+if MODE == "shapes" and LAST:
+    x + wf.ones(5)
 if MODE == "killed" and LAST:
     os.kill(os.getpid(), signal.SIGKILL)
 if MODE == "crashed" and LAST:

@@ -28,6 +28,8 @@ PAST = f"rank 2 is past all_sum of float32[4] (failing.py:{FIRST})"
 CASES = {  # mode: exit code, or 0 for any that says so, and texts
     "import": (70, ["rank 2 of 3 raised ModuleNotFoundError", line_of("import a_module"), "weft: rank 0 " + WAITS]),
     "raise": (70, ["rank 2 of 3 raised ValueError: bad data", line_of("raise ValueError"), "weft: rank 0 " + WAITS]),
+    "keyword": (70, ["unexpected keyword argument 'dim'; in weft: axis="]),
+    "shapes": (70, ["ShapeError", line_of("wf.ones(5)"), "weft's own frames are hidden"]),
     "killed": (9, ["rank 2 of 3 was ended by SIGKILL", PAST, "weft: rank 1 " + WAITS]),
     "crashed": (11, ["rank 2 of 3 was ended by SIGSEGV", "weft: rank 1 " + WAITS]),
     "leaves": (70, ["rank 2 is at the end of its script"]),

@@ -47,7 +47,7 @@ class World:
             self.report = Report(place)
             self.engine = MPI()
             self.rank, self.size = self.engine.rank, self.engine.size
-            sys.excepthook = self._end_by_exception
+            self._show, sys.excepthook = sys.excepthook, self._end_by_exception  # weft's own: see ``process/tracebacks.py``
             atexit.register(self.leave)  # MPI's own end comes after it
 
     # ---- messages
@@ -127,7 +127,7 @@ class World:
         self.engine.abort(code)
 
     def _end_by_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        sys.__excepthook__(kind, error, trace)
+        self._show(kind, error, trace)
         self.end_by(error)
 
     def end_by(self, error: BaseException) -> None:
