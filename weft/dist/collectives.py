@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from weft.array import Array, wrap
 from weft.array.convert import as_node
-from weft.dist.groups import Group, everybody
+from weft.dist.groups import Group, check_rank, everybody
 from weft.dist.primitives import (
     ALL_GATHER,
     ALL_SUM,
@@ -204,7 +203,7 @@ def broadcast(x: Any, root: int = 0, group: Group | None = None) -> Array:
     1.0
     """
     node, members = as_node(x), _group("broadcast", group)
-    root = _rank_argument("broadcast", "root", root, members.size)
+    root = check_rank("broadcast", "root", root, members.size)
     if members.size == 1:
         return wrap(node)
     return _run(BROADCAST, "broadcast", node, members, root=root)
@@ -301,20 +300,8 @@ def recv(like: Any, source: int) -> Array:
     return wrap(run_effect(RECV, node, what=f"recv from rank {peer}", place=user_place(), peer=peer, backward=False))
 
 
-def _rank_argument(function: str, name: str, value: Any, size: int) -> int:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{function}: {name} is {short(value)}, but must be the number of a rank, an int") from None
-    if not 0 <= number < size:
-        raise ValueError(f"{function}: {name} is {number}, but the ranks are 0 to {size - 1}")
-    return number
-
-
 def _other_rank(function: str, name: str, value: Any) -> int:
-    number = _rank_argument(function, name, value, world().size)
+    number = check_rank(function, name, value, world().size)
     if number == world().rank:
         raise ValueError(f"{function}: {name} is {number}, this rank itself")
     return number
