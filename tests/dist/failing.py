@@ -64,7 +64,7 @@ if MODE == "caught" and LAST:
         wf.dist.all_gather(x)
     except wf.errors.CollectiveError:
         pass
-    wf.dist.all_sum(x)  # ranks do not know what they agree on any more
+    wf.dist.all_sum(x)  # refused: the interrupted collective may have left messages
 
 wf.dist.all_sum(x)
 wf.dist.all_sum(x)

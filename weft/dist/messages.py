@@ -1,4 +1,4 @@
-"""``send`` and ``recv``: one array from one rank to another, with a line that says what it is."""
+"""Messages from one rank to another: a header with the array's shape, dtype and line of the program, then its bytes."""
 
 from __future__ import annotations
 

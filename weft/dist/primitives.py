@@ -1,10 +1,11 @@
 """The primitives of collectives and messages: host steps that are effects, with derivatives and batching rules.
 
-As for a scan, they are not in ``TABLE``: what they compute depends on other processes, so samples do not fit them. The
-derivative of a rank's result counts for the sum of what all ranks differentiate: that of a gather is the sum of the cotangents of
-this rank's part, and so on. ``all_sum`` is the exception: its result is one number of the job, and its cotangent, equal on all
-ranks, is counted once. The rule of ``all_sum`` is ``spread``: the number of the job becomes each rank's own. Its value is its
-operand, and its rule is ``all_sum``, so gradients of gradients are right.
+They are not in ``TABLE``: tests run its entries on samples, and the results here depend on other processes.
+
+The derivative of a rank's result counts for the sum of what all ranks differentiate: that of a gather is the sum of the
+cotangents of this rank's part, and so on. ``all_sum`` is the exception: its result is one number of the job, and its cotangent,
+equal on all ranks, is counted once. The rule of ``all_sum`` is ``spread``, which makes the number of the job each rank's own: its
+value is its operand, and its derivative is ``all_sum``.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from weft.graph.primitives.common import front, moving
 from weft.graph.primitives.table import bind
 
 Dims = Sequence[int | None]
-_SUMMED = frozenset(
+_HAVE_SUMS = frozenset(
     FROM_NUMPY[np.dtype(name)] for name in
     "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 ) | {f for f in FROM_NUMPY.values() if f.name == "bfloat16"}
 
 
 def _together(algorithm: Callable[..., np.ndarray | None]) -> Callable[..., np.ndarray]:
-    """Return the reference of a collective: the ranks agree on what they ask for, then move data."""
+    """Return the reference of a collective, which compares what the ranks ask for and then runs the algorithm."""
 
     def reference(x: np.ndarray, turn: Any, what: str, place: str, group: Group, **params: Any) -> np.ndarray:
         job, members = world(), group.ranks
@@ -54,31 +55,21 @@ def _same(x: Node, turn: Node, what: str, **params: Any) -> tuple[Shape, Format]
     return x.shape, x.dtype
 
 
-def _summed(x: Node, turn: Node, what: str, **params: Any) -> tuple[Shape, Format]:
-    check_summed(x, what)
-    return x.shape, x.dtype
-
-
-def check_summed(x: Node, what: str) -> None:
-    """Raise DTypeError if there is no sum of this dtype."""
-    if x.dtype not in _SUMMED:
+def _check_sum(x: Node, turn: Node, what: str, **params: Any) -> tuple[Shape, Format]:
+    if x.dtype not in _HAVE_SUMS:
         raise DTypeError(f"{what}: x is {x.dtype.name}{list(x.shape)}, which has no sum over ranks: cast it, as to int32")
-
-
-def check_rows(x: Node, what: str, size: int) -> None:
-    """Raise ShapeError unless there is one row a rank."""
-    if not x.shape or x.shape[0] != size:
-        raise ShapeError(f"{what}: x has shape {x.shape}, but must have one row a rank: {size} rows")
-
-
-def _rows(x: Node, turn: Node, what: str, group: Group, **params: Any) -> tuple[Shape, Format]:
-    check_rows(x, what, group.size)
     return x.shape, x.dtype
 
 
-def _own_row(x: Node, turn: Node, what: str, group: Group, **params: Any) -> tuple[Shape, Format]:
-    check_summed(x, what)
-    check_rows(x, what, group.size)
+def _check_rows(x: Node, turn: Node, what: str, group: Group, **params: Any) -> tuple[Shape, Format]:
+    if not x.shape or x.shape[0] != group.size:
+        raise ShapeError(f"{what}: x has shape {x.shape}, but must have one row a rank: {group.size} rows")
+    return x.shape, x.dtype
+
+
+def _check_rows_of_sum(x: Node, turn: Node, what: str, group: Group, **params: Any) -> tuple[Shape, Format]:
+    _check_sum(x, turn, what)
+    _check_rows(x, turn, what, group)
     return x.shape[1:], x.dtype
 
 
@@ -154,17 +145,17 @@ SPREAD = Primitive(  # the simplifier removes it
     lambda inputs, dims, **params: (_spread(inputs[0], **params), dims[0]), moving,
     jvp=lambda tangents, out, x, **params: _spread(tangents[0], **params),
 )
-ALL_SUM = _enter("all_sum", _summed, algorithms.all_sum, lambda g, out, x, turn, **params: (_spread(g, **params), None))
+ALL_SUM = _enter("all_sum", _check_sum, algorithms.all_sum, lambda g, out, x, turn, **params: (_spread(g, **params), None))
 ALL_GATHER = _enter(
     "all_gather", lambda x, turn, group, **params: ((group.size, *x.shape), x.dtype), algorithms.all_gather,
     _derivative("reduce_scatter"), shift=1,
 )
 REDUCE_SCATTER = _enter(
-    "reduce_scatter", _own_row, algorithms.reduce_scatter, _derivative("all_gather"), behind=True, shift=-1,
+    "reduce_scatter", _check_rows_of_sum, algorithms.reduce_scatter, _derivative("all_gather"), behind=True, shift=-1,
 )
-ALL_TO_ALL = _enter("all_to_all", _rows, algorithms.all_to_all, _derivative("all_to_all"), behind=True)
+ALL_TO_ALL = _enter("all_to_all", _check_rows, algorithms.all_to_all, _derivative("all_to_all"), behind=True)
 BROADCAST = _enter("broadcast", _same, algorithms.broadcast, _derivative("reduce"))
-REDUCE = _enter("reduce", _summed, _to_root, _derivative("broadcast"))  # the sum at the root, zeros elsewhere
+REDUCE = _enter("reduce", _check_sum, _to_root, _derivative("broadcast"))  # the sum at the root, zeros elsewhere
 BARRIER = _enter("barrier", _same, _barrier, lambda g, *rest, **params: (g, None))
 
 # ---- messages
