@@ -57,6 +57,13 @@ if MODE == "message" and SIZE > 1:
         wf.dist.send(wf.ones(3), to=0)
     if RANK == 0:
         wf.dist.recv(wf.ones(4), source=SIZE - 1)
+if MODE in ("unreceived", "unreceived long") and LAST:
+    wf.dist.send(wf.ones(3 if MODE == "unreceived" else 10**6), to=0)
+if MODE == "unreceived derivative" and SIZE > 1:
+    if RANK == 0:
+        wf.dist.send(x, to=SIZE - 1)
+    if LAST:
+        wf.grad(lambda x: wf.dist.recv(x, source=0).sum())(x)
 if MODE == "no message" and RANK == 0:
     wf.dist.recv(x, source=SIZE - 1)
 if MODE == "caught" and LAST:

@@ -11,6 +11,7 @@ from weft.dist.engine import Engine, Waiter
 from weft.errors import CollectiveError
 
 AGREEMENT_TAG = 1
+MESSAGE_TAGS = (3, 5)  # of values, and of derivatives: their orders are opposite; the next tag is that of the content
 _BYTES = 256
 _END = "the end of the script"
 

@@ -233,7 +233,7 @@ def send(x: Any, to: int) -> Array:
     TypeError, ValueError
         ``to`` is not an int, or not another rank of the job.
     CollectiveError
-        A message was interrupted before.
+        A message was interrupted before. At the end of the script: the other rank has not received the array.
 
     Examples
     --------
