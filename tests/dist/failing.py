@@ -20,6 +20,10 @@ if MODE == "import" and LAST:
     import a_module_that_does_not_exist  # noqa: F401
 if MODE == "raise" and LAST:
     raise ValueError("bad data")
+if MODE == "keyword" and LAST:
+    x.sum(dim=0)
+if MODE == "shapes" and LAST:
+    x + wf.ones(5)
 if MODE == "killed" and LAST:
     os.kill(os.getpid(), signal.SIGKILL)
 if MODE == "crashed" and LAST:
@@ -53,6 +57,13 @@ if MODE == "message" and SIZE > 1:
         wf.dist.send(wf.ones(3), to=0)
     if RANK == 0:
         wf.dist.recv(wf.ones(4), source=SIZE - 1)
+if MODE in ("unreceived", "unreceived long") and LAST:
+    wf.dist.send(wf.ones(3 if MODE == "unreceived" else 10**6), to=0)
+if MODE == "unreceived derivative" and SIZE > 1:
+    if RANK == 0:
+        wf.dist.send(x, to=SIZE - 1)
+    if LAST:
+        wf.grad(lambda x: wf.dist.recv(x, source=0).sum())(x)
 if MODE == "no message" and RANK == 0:
     wf.dist.recv(x, source=SIZE - 1)
 if MODE == "caught" and LAST:
@@ -60,7 +71,7 @@ if MODE == "caught" and LAST:
         wf.dist.all_gather(x)
     except wf.errors.CollectiveError:
         pass
-    wf.dist.all_sum(x)  # ranks do not know what they agree on any more
+    wf.dist.all_sum(x)  # refused: the interrupted collective may have left messages
 
 wf.dist.all_sum(x)
 wf.dist.all_sum(x)

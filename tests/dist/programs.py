@@ -140,9 +140,10 @@ def check_gradients(rng: np.random.Generator, case: int) -> None:
     for way in rng.permutation(list(ways))[:4]:
         found = float(wf.dist.all_sum((ways[way]() * v).sum()))
         assert abs(found - slope) <= 1e-6 * (1 + abs(slope)), (case, name, way, whole, found, slope, SEED)
-    value, tangent = wf.jvp(loss, (x,), (v,))
-    found = float(tangent) if name == "all_sum" else float(wf.dist.all_sum(tangent))
-    assert abs(found - slope) <= 1e-6 * (1 + abs(slope)), (case, name, "jvp", found, slope, SEED)
+    for g in (loss, in_a_loop):
+        _, tangent = wf.jvp(g, (x,), (v,))
+        found = float(tangent) if name == "all_sum" else float(wf.dist.all_sum(tangent))
+        assert abs(found - slope) <= 1e-6 * (1 + abs(slope)), (case, name, "jvp", g.__name__, found, slope, SEED)
 
 
 def check_second_derivatives() -> None:
@@ -150,6 +151,27 @@ def check_second_derivatives() -> None:
     g = wf.grad(lambda x: (wf.grad(lambda x: (wf.dist.all_gather(x) ** 3).sum())(x) ** 2).sum())(x)
     ours = np.linspace(0.1, 1, 3) + RANK  # the inner gradient is 3 x^2 of each of the ranks' losses
     assert np.allclose(g.numpy(), 2 * (3 * SIZE * ours**2) * 6 * SIZE * ours), (g, ours)
+
+    def loss(x: Any) -> Any:
+        return (wf.dist.all_sum(x) ** 4).sum()
+
+    def in_a_loop(x: Any) -> Any:
+        return wf.scan(lambda c, _: (c + loss(x) / 2, None), wf.array(0.0, "float64"), length=2)[0]
+
+    total = sum(np.linspace(0.1, 1, 3) + r for r in EVERYBODY)
+    want, third = np.diag(12 * SIZE * total**2), 24 * SIZE**2 * total
+    for f in (loss, in_a_loop):
+        slope = wf.grad(f)
+        for outer in (wf.jacfwd, wf.jacrev):
+            for way in (outer(slope), wf.jit(outer(slope)), outer(wf.jit(slope))):
+                assert np.allclose(way(x).numpy(), want), (outer.__name__, way(x), want)
+        assert np.allclose(wf.vmap(wf.hessian(f))(wf.stack([x, x])).numpy(), want), f
+        curvature = wf.grad(lambda x, slope=slope: slope(x).sum())
+        for outer in (wf.grad(lambda x, c=curvature: c(x).sum()), lambda x, c=curvature: wf.jvp(c, (x,), (wf.ones_like(x),))[1]):
+            assert np.allclose(outer(x).numpy(), third), (outer(x), third)
+    z = wf.asarray(np.array([1 + 2j, 3 - 1j]))
+    slopes = [wf.grad(lambda z, k=k: (wf.abs(wf.dist.all_sum(z) if k else z) ** 2).sum())(z).numpy() for k in (0, 1)]
+    assert np.allclose(slopes[1], SIZE * slopes[0]), slopes
 
 
 def check_rules_of_users() -> None:
@@ -286,6 +308,21 @@ def check_messages() -> None:
         assert "is not possible inside of a loop" in str(error), error
 
     right, left = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+
+    def shifted(x: Any) -> Any:  # the received array has a derivative although ``like`` has none
+        sent = wf.dist.send(wf.sin(x), to=right)
+        return (wf.dist.recv(wf.stop_gradient(x), source=left) ** 2).sum() + sent
+
+    x = wf.asarray(np.random.default_rng([SEED, RANK]).normal(size=(4, 3)))
+    for axis in (0, 1):
+        examples = wf.vmap(lambda a: (wf.dist.send(a, to=right), wf.dist.recv(a, source=left))[1], in_axes=axis)
+        for f in (examples, wf.jit(examples)):
+            want = np.random.default_rng([SEED, left]).normal(size=(4, 3))
+            same(f(x), want.T if axis else want, "messages in vmap")
+    want = np.sin(2 * x.numpy())
+    many = wf.grad(lambda x: wf.vmap(shifted)(x).sum())
+    for f in (wf.grad(shifted), wf.vmap(wf.grad(shifted)), many, wf.grad(wf.jit(shifted))):
+        assert np.allclose(f(x).numpy(), want), (f, SEED)
 
     @wf.jit
     def around(x: Any) -> Any:

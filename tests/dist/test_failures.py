@@ -25,9 +25,12 @@ def line_of(text: str) -> str:
 
 WAITS = f"waits for the others in all_sum of float32[4] (failing.py:{NEXT})"
 PAST = f"rank 2 is past all_sum of float32[4] (failing.py:{FIRST})"
+SENDS = line_of('if MODE == "unreceived" else')
 CASES = {  # mode: exit code, or 0 for any that says so, and texts
     "import": (70, ["rank 2 of 3 raised ModuleNotFoundError", line_of("import a_module"), "weft: rank 0 " + WAITS]),
     "raise": (70, ["rank 2 of 3 raised ValueError: bad data", line_of("raise ValueError"), "weft: rank 0 " + WAITS]),
+    "keyword": (70, ["unexpected keyword argument 'dim'; in weft: axis="]),
+    "shapes": (70, ["ShapeError", line_of("wf.ones(5)"), "weft's own frames are hidden"]),
     "killed": (9, ["rank 2 of 3 was ended by SIGKILL", PAST, "weft: rank 1 " + WAITS]),
     "crashed": (11, ["rank 2 of 3 was ended by SIGSEGV", "weft: rank 1 " + WAITS]),
     "leaves": (70, ["rank 2 is at the end of its script"]),
@@ -42,6 +45,9 @@ CASES = {  # mode: exit code, or 0 for any that says so, and texts
     "in jit": (70, [f"all_gather of float32[4] ({line_of('wf.jit')})"]),
     "one rank": (70, [f"all_gather of float32[4] ({line_of('wf.grad')})"]),
     "message": (70, ["expects float32[4] from rank 2", "but it sends float32[3]", line_of("wf.ones(3), to=0")]),
+    "unreceived": (70, ["rank 0 of 3 is at the end of its script, but has not received a message of rank 2: float32[3]", SENDS]),
+    "unreceived long": (70, ["has not received a message of rank 2: float32[1000000]", SENDS]),
+    "unreceived derivative": (70, ["has not received a derivative of rank 2: float32[4]", line_of("wf.dist.recv(x, source=0)")]),
     "no message": (75, ["rank 0 of 3 has waited 2 s for rank 2 in recv from rank 2"]),
     "caught": (70, ["no all_sum of float32[4]", "was interrupted by CollectiveError"]),
 }

@@ -1,4 +1,4 @@
-"""The check that ranks ask for the same: before a collective moves data, each rank sends its neighbour what it asks for.
+"""Before a collective moves data, each rank compares what it asks for with what its neighbour asks for.
 
 If all neighbours in a ring agree, all ranks do. It costs one short message, before 2 log2(ranks) others.
 """
@@ -11,6 +11,7 @@ from weft.dist.engine import Engine, Waiter
 from weft.errors import CollectiveError
 
 AGREEMENT_TAG = 1
+MESSAGE_TAGS = (3, 5)  # of values, and of derivatives: their orders are opposite; the next tag is that of the content
 _BYTES = 256
 _END = "the end of the script"
 

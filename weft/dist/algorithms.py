@@ -138,7 +138,11 @@ def _double_sums(link: Link, x: np.ndarray) -> np.ndarray:
 
 
 def _halve_and_double(link: Link, x: np.ndarray) -> np.ndarray:
-    """Return the sum: pairs exchange halves of what they have, add, and gather the parts in the opposite order."""
+    """Return the sum.
+
+    In each step pairs of ranks split their part in two, and each rank adds up one half. Then the steps are taken back: pairs
+    exchange their sums, until each rank has all.
+    """
     own, low, high, step = x.copy(), 0, x.size, 1
     theirs = np.empty(-(-x.size // 2), x.dtype)
     spans = []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
+from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array, wrap
 from weft.array.convert import as_node
-from weft.dist.groups import Group, everybody
+from weft.dist.groups import Group, check_rank, everybody
 from weft.dist.primitives import (
     ALL_GATHER,
     ALL_SUM,
@@ -17,14 +17,11 @@ from weft.dist.primitives import (
     RECV,
     REDUCE_SCATTER,
     SEND,
-    check_rows,
-    check_summed,
 )
 from weft.dist.world import user_place, world
-from weft.dtypes.formats import INT32
 from weft.errors import short
 from weft.graph.node import Node, Primitive
-from weft.graph.primitives.call import full, reshape
+from weft.graph.primitives.call import reshape
 from weft.transforms.effect_order import run_effect
 
 
@@ -39,8 +36,15 @@ def _group(name: str, group: Group | None) -> Group:
     return group
 
 
-def _run(op: Primitive, what: str, x: Node, group: Group, **params: Any) -> Array:
-    return wrap(run_effect(op, x, what=what, place=user_place(), group=group, **params))
+def _run(
+    op: Primitive, name: str, x: Any, group: Group | None, alone: Callable[[Node], Node] = lambda node: node, **params: Any,
+) -> Array:
+    """Return the result of a collective. ``alone`` computes it from ``x`` on the only rank of a group, where nothing is sent."""
+    node, members = as_node(x), _group(name, group)
+    if members.size == 1:
+        op.rule(node, None, what=name, group=members, **params)  # raises errors of shape and dtype
+        return wrap(alone(node))
+    return wrap(run_effect(op, node, what=name, place=user_place(), group=members, **params))
 
 
 def all_sum(x: Any, group: Group | None = None) -> Array:
@@ -56,8 +60,9 @@ def all_sum(x: Any, group: Group | None = None) -> Array:
 
     Returns
     -------
-    Array : of the shape and dtype of ``x``. Its derivative is the identity: a loss made of the sum is one number of the job,
-        counted once
+    Array : of the shape and dtype of ``x``. The sum is one number of the job, and so is a loss made of it. All ranks must compute
+        the same loss; it is counted once, so the gradient by ``x`` is the derivative of that loss by this rank's ``x``. Its
+        second derivatives count what all ranks change: if each moves its ``x`` by 1, the sum moves by the number of ranks
 
     Raises
     ------
@@ -74,11 +79,7 @@ def all_sum(x: Any, group: Group | None = None) -> Array:
     >>> float(wf.dist.all_sum(wf.array(2.0))) == 2 * wf.dist.size()
     True
     """
-    node, members = as_node(x), _group("all_sum", group)
-    if members.size == 1:
-        check_summed(node, "all_sum")
-        return wrap(node)
-    return _run(ALL_SUM, "all_sum", node, members)
+    return _run(ALL_SUM, "all_sum", x, group)
 
 
 def all_gather(x: Any, group: Group | None = None) -> Array:
@@ -104,10 +105,7 @@ def all_gather(x: Any, group: Group | None = None) -> Array:
     >>> wf.dist.all_gather(wf.array([1.0, 2.0])).shape == (wf.dist.size(), 2)
     True
     """
-    node, members = as_node(x), _group("all_gather", group)
-    if members.size == 1:
-        return wrap(reshape(node, (1, *node.shape)))
-    return _run(ALL_GATHER, "all_gather", node, members)
+    return _run(ALL_GATHER, "all_gather", x, group, lambda node: reshape(node, (1, *node.shape)))
 
 
 def reduce_scatter(x: Any, group: Group | None = None) -> Array:
@@ -135,12 +133,7 @@ def reduce_scatter(x: Any, group: Group | None = None) -> Array:
     >>> wf.dist.reduce_scatter(wf.ones((wf.dist.size(), 3))).shape
     (3,)
     """
-    node, members = as_node(x), _group("reduce_scatter", group)
-    if members.size == 1:
-        check_summed(node, "reduce_scatter")
-        check_rows(node, "reduce_scatter", 1)
-        return wrap(reshape(node, node.shape[1:]))
-    return _run(REDUCE_SCATTER, "reduce_scatter", node, members)
+    return _run(REDUCE_SCATTER, "reduce_scatter", x, group, lambda node: reshape(node, node.shape[1:]))
 
 
 def all_to_all(x: Any, group: Group | None = None) -> Array:
@@ -169,11 +162,7 @@ def all_to_all(x: Any, group: Group | None = None) -> Array:
     >>> bool((wf.dist.all_to_all(wf.full(n, wf.dist.rank())) == wf.arange(n)).all())
     True
     """
-    node, members = as_node(x), _group("all_to_all", group)
-    if members.size == 1:
-        check_rows(node, "all_to_all", 1)
-        return wrap(node)
-    return _run(ALL_TO_ALL, "all_to_all", node, members)
+    return _run(ALL_TO_ALL, "all_to_all", x, group)
 
 
 def broadcast(x: Any, root: int = 0, group: Group | None = None) -> Array:
@@ -202,11 +191,8 @@ def broadcast(x: Any, root: int = 0, group: Group | None = None) -> Array:
     >>> float(wf.dist.broadcast(wf.array(wf.dist.rank() + 1.0)))
     1.0
     """
-    node, members = as_node(x), _group("broadcast", group)
-    root = _rank_argument("broadcast", "root", root, members.size)
-    if members.size == 1:
-        return wrap(node)
-    return _run(BROADCAST, "broadcast", node, members, root=root)
+    root = check_rank("broadcast", "root", root, _group("broadcast", group).size)
+    return _run(BROADCAST, "broadcast", x, group, root=root)
 
 
 def barrier(group: Group | None = None) -> None:
@@ -226,9 +212,7 @@ def barrier(group: Group | None = None) -> None:
     >>> import weft as wf
     >>> wf.dist.barrier()
     """
-    members = _group("barrier", group)
-    if members.size > 1:
-        _run(BARRIER, "barrier", full(0, (), INT32), members)
+    _run(BARRIER, "barrier", 0, group)
 
 
 def send(x: Any, to: int) -> Array:
@@ -249,7 +233,7 @@ def send(x: Any, to: int) -> Array:
     TypeError, ValueError
         ``to`` is not an int, or not another rank of the job.
     CollectiveError
-        A message was interrupted before.
+        A message was interrupted before. At the end of the script: the other rank has not received the array.
 
     Examples
     --------
@@ -279,8 +263,7 @@ def recv(like: Any, source: int) -> Array:
 
     Returns
     -------
-    Array : its derivative goes back to the other rank: see :func:`send`. Under ``vmap`` one message of the shape of one example
-        serves all examples: receive a batch outside of it
+    Array : its derivative goes back to the other rank: see :func:`send`
 
     Raises
     ------
@@ -298,24 +281,11 @@ def recv(like: Any, source: int) -> Array:
     ...     print(wf.dist.recv(wf.arange(3), source=left))
     """
     node, peer = as_node(like), _other_rank("recv", "source", source)
-    what = f"recv from rank {peer}"
-    return wrap(run_effect(RECV, what=what, place=user_place(), peer=peer, backward=False, shape=node.shape, dtype=node.dtype))
-
-
-def _rank_argument(function: str, name: str, value: Any, size: int) -> int:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{function}: {name} is {short(value)}, but must be the number of a rank, an int") from None
-    if not 0 <= number < size:
-        raise ValueError(f"{function}: {name} is {number}, but the ranks are 0 to {size - 1}")
-    return number
+    return wrap(run_effect(RECV, node, what=f"recv from rank {peer}", place=user_place(), peer=peer, backward=False))
 
 
 def _other_rank(function: str, name: str, value: Any) -> int:
-    number = _rank_argument(function, name, value, world().size)
+    number = check_rank(function, name, value, world().size)
     if number == world().rank:
         raise ValueError(f"{function}: {name} is {number}, this rank itself")
     return number

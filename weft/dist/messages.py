@@ -1,24 +1,23 @@
-"""``send`` and ``recv``: one array from one rank to another, with a line that says what it is."""
+"""Messages from one rank to another: a header with the array's shape, dtype and line of the program, then its bytes."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from weft.dist.agreement import empty, pack, unpack
+from weft.dist.agreement import MESSAGE_TAGS, empty, pack, unpack
 from weft.dist.world import world
 from weft.errors import CollectiveError
-
-_TAGS = {False: 3, True: 5}  # of values, and of derivatives: their orders are opposite; the next tag is that of the content
 
 
 def send(x: np.ndarray, to: int, place: str, backward: bool) -> None:
     """Send a copy. This rank does not wait for the other one."""
     job, what = world(), f"send to rank {to}"
     with job.conversation(f"{what} ({place})"):
+        job.sent[to, int(backward)] += 1
         data = np.array(x, order="C").reshape(-1).view(np.uint8)
-        job.send_later([pack(_text(x.shape, x.dtype), place)], to, _TAGS[backward])
+        job.send_later([pack(_text(x.shape, x.dtype), place)], to, MESSAGE_TAGS[backward])
         if data.size:
-            job.send_later([data], to, _TAGS[backward] + 1)
+            job.send_later([data], to, MESSAGE_TAGS[backward] + 1)
 
 
 def receive(shape: tuple[int, ...], dtype: np.dtype, source: int, place: str, backward: bool) -> np.ndarray:
@@ -26,7 +25,8 @@ def receive(shape: tuple[int, ...], dtype: np.dtype, source: int, place: str, ba
     job, what = world(), f"recv from rank {source} ({place})"
     expected, note = _text(shape, dtype), empty()
     with job.conversation(what) as engine:
-        job.wait([(engine.irecv(note, source, _TAGS[backward]), source)], what)
+        job.wait([(engine.irecv(note, source, MESSAGE_TAGS[backward]), source)], what)
+        job.received[source, int(backward)] += 1
         found, their_place = unpack(note)
         if found != expected:
             raise CollectiveError(
@@ -35,7 +35,7 @@ def receive(shape: tuple[int, ...], dtype: np.dtype, source: int, place: str, ba
             )
         out = np.empty(shape, dtype)
         if out.size:
-            job.wait([(engine.irecv(out.reshape(-1).view(np.uint8), source, _TAGS[backward] + 1), source)], what)
+            job.wait([(engine.irecv(out.reshape(-1).view(np.uint8), source, MESSAGE_TAGS[backward] + 1), source)], what)
     return out
 
 

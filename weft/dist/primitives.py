@@ -1,9 +1,11 @@
 """The primitives of collectives and messages: host steps that are effects, with derivatives and batching rules.
 
-As for a scan, they are not in ``TABLE``: what they compute depends on other processes, so samples do not fit them. The
-derivative of a rank's result counts for the sum of what all ranks differentiate: that of a gather is the sum of the cotangents of
-this rank's part, and so on. ``all_sum`` is the exception: its result is one number of the job, and its cotangent, equal on all
-ranks, is counted once.
+They are not in ``TABLE``: tests run its entries on samples, and the results here depend on other processes.
+
+The derivative of a rank's result counts for the sum of what all ranks differentiate: that of a gather is the sum of the
+cotangents of this rank's part, and so on. ``all_sum`` is the exception: its result is one number of the job, and its cotangent,
+equal on all ranks, is counted once. The rule of ``all_sum`` is ``spread``, which makes the number of the job each rank's own: its
+value is its operand, and its derivative is ``all_sum``.
 """
 
 from __future__ import annotations
@@ -23,18 +25,18 @@ from weft.errors import DTypeError, ShapeError
 from weft.graph.effects import add_effect, turn_after
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import permute
-from weft.graph.primitives.common import moving
+from weft.graph.primitives.common import front, moving
 from weft.graph.primitives.table import bind
 
 Dims = Sequence[int | None]
-_SUMMED = frozenset(
+_HAVE_SUMS = frozenset(
     FROM_NUMPY[np.dtype(name)] for name in
     "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 ) | {f for f in FROM_NUMPY.values() if f.name == "bfloat16"}
 
 
 def _together(algorithm: Callable[..., np.ndarray | None]) -> Callable[..., np.ndarray]:
-    """Return the reference of a collective: the ranks agree on what they ask for, then move data."""
+    """Return the reference of a collective, which compares what the ranks ask for and then runs the algorithm."""
 
     def reference(x: np.ndarray, turn: Any, what: str, place: str, group: Group, **params: Any) -> np.ndarray:
         job, members = world(), group.ranks
@@ -53,31 +55,21 @@ def _same(x: Node, turn: Node, what: str, **params: Any) -> tuple[Shape, Format]
     return x.shape, x.dtype
 
 
-def _summed(x: Node, turn: Node, what: str, **params: Any) -> tuple[Shape, Format]:
-    check_summed(x, what)
-    return x.shape, x.dtype
-
-
-def check_summed(x: Node, what: str) -> None:
-    """Raise DTypeError if there is no sum of this dtype."""
-    if x.dtype not in _SUMMED:
+def _check_sum(x: Node, turn: Node, what: str, **params: Any) -> tuple[Shape, Format]:
+    if x.dtype not in _HAVE_SUMS:
         raise DTypeError(f"{what}: x is {x.dtype.name}{list(x.shape)}, which has no sum over ranks: cast it, as to int32")
-
-
-def check_rows(x: Node, what: str, size: int) -> None:
-    """Raise ShapeError unless there is one row a rank."""
-    if not x.shape or x.shape[0] != size:
-        raise ShapeError(f"{what}: x has shape {x.shape}, but must have one row a rank: {size} rows")
-
-
-def _rows(x: Node, turn: Node, what: str, group: Group, **params: Any) -> tuple[Shape, Format]:
-    check_rows(x, what, group.size)
     return x.shape, x.dtype
 
 
-def _own_row(x: Node, turn: Node, what: str, group: Group, **params: Any) -> tuple[Shape, Format]:
-    check_summed(x, what)
-    check_rows(x, what, group.size)
+def _check_rows(x: Node, turn: Node, what: str, group: Group, **params: Any) -> tuple[Shape, Format]:
+    if not x.shape or x.shape[0] != group.size:
+        raise ShapeError(f"{what}: x has shape {x.shape}, but must have one row a rank: {group.size} rows")
+    return x.shape, x.dtype
+
+
+def _check_rows_of_sum(x: Node, turn: Node, what: str, group: Group, **params: Any) -> tuple[Shape, Format]:
+    _check_sum(x, turn, what)
+    _check_rows(x, turn, what, group)
     return x.shape[1:], x.dtype
 
 
@@ -143,17 +135,27 @@ def _barrier(link: Link, x: np.ndarray) -> None:
     algorithms.barrier(link)
 
 
-ALL_SUM = _enter("all_sum", _summed, algorithms.all_sum, lambda g, *rest, **params: (g, None))
+def _spread(x: Node, **params: Any) -> Node:
+    return bind(SPREAD, x, **params)
+
+
+SPREAD = Primitive(  # the simplifier removes it
+    "dist_spread", "host", lambda x, **params: (x.shape, x.dtype), lambda x, **params: x, None,
+    lambda g, out, x, what, **params: (add_effect(_ENTRIES["all_sum"], g, what=f"the second derivative of {what}", **params),),
+    lambda inputs, dims, **params: (_spread(inputs[0], **params), dims[0]), moving,
+    jvp=lambda tangents, out, x, **params: _spread(tangents[0], **params),
+)
+ALL_SUM = _enter("all_sum", _check_sum, algorithms.all_sum, lambda g, out, x, turn, **params: (_spread(g, **params), None))
 ALL_GATHER = _enter(
     "all_gather", lambda x, turn, group, **params: ((group.size, *x.shape), x.dtype), algorithms.all_gather,
     _derivative("reduce_scatter"), shift=1,
 )
 REDUCE_SCATTER = _enter(
-    "reduce_scatter", _own_row, algorithms.reduce_scatter, _derivative("all_gather"), behind=True, shift=-1,
+    "reduce_scatter", _check_rows_of_sum, algorithms.reduce_scatter, _derivative("all_gather"), behind=True, shift=-1,
 )
-ALL_TO_ALL = _enter("all_to_all", _rows, algorithms.all_to_all, _derivative("all_to_all"), behind=True)
+ALL_TO_ALL = _enter("all_to_all", _check_rows, algorithms.all_to_all, _derivative("all_to_all"), behind=True)
 BROADCAST = _enter("broadcast", _same, algorithms.broadcast, _derivative("reduce"))
-REDUCE = _enter("reduce", _summed, _to_root, _derivative("broadcast"))  # the sum at the root, zeros elsewhere
+REDUCE = _enter("reduce", _check_sum, _to_root, _derivative("broadcast"))  # the sum at the root, zeros elsewhere
 BARRIER = _enter("barrier", _same, _barrier, lambda g, *rest, **params: (g, None))
 
 # ---- messages
@@ -164,19 +166,19 @@ def _send(x: np.ndarray, turn: Any, what: str, place: str, peer: int, backward: 
     return np.zeros((), x.dtype)
 
 
-def _receive(turn: Any, what: str, place: str, peer: int, backward: bool, shape: Shape, dtype: Format) -> np.ndarray:
-    return messages.receive(shape, dtype.numpy, peer, place, backward)
+def _receive(like: np.ndarray, turn: Any, what: str, place: str, peer: int, backward: bool) -> np.ndarray:
+    return messages.receive(like.shape, like.dtype, peer, place, backward)
 
 
 def _send_vjp(g: Node, out: Node, x: Node, turn: Node, what: str, place: str, peer: int, backward: bool) -> tuple[Node, None]:
-    return add_effect(
-        RECV, what=f"the derivative of {what}", place=place, peer=peer, backward=not backward, shape=x.shape, dtype=x.dtype,
-    ), None
+    return add_effect(RECV, x, what=f"the derivative of {what}", place=place, peer=peer, backward=not backward), None
 
 
-def _recv_vjp(g: Node, out: Node, turn: Node, what: str, place: str, peer: int, backward: bool, **shown: Any) -> tuple[None]:
+def _recv_vjp(
+    g: Node, out: Node, like: Node, turn: Node, what: str, place: str, peer: int, backward: bool,
+) -> tuple[None, None]:
     add_effect(SEND, g, what=f"the derivative of {what}", place=place, peer=peer, backward=not backward)
-    return (None,)
+    return None, None
 
 
 def _no_tangent(tangents: Sequence[Node | None], out: Node, *inputs: Node, what: str, **params: Any) -> Node:
@@ -184,14 +186,11 @@ def _no_tangent(tangents: Sequence[Node | None], out: Node, *inputs: Node, what:
 
 
 def _batch_send(inputs: Sequence[Node], dims: Dims, **params: Any) -> tuple[Node, None]:
-    x, turn = inputs
-    if dims[0]:
-        x = permute(x, (dims[0], *(k for k in range(len(x.shape)) if k != dims[0])))
-    return bind(SEND, x, _one_turn(turn), **params), None
+    return bind(SEND, front(inputs[0], dims[0]), _one_turn(inputs[1]), **params), None
 
 
-def _batch_receive(inputs: Sequence[Node], dims: Dims, **params: Any) -> tuple[Node, None]:
-    return bind(RECV, _one_turn(inputs[0]), **params), None
+def _batch_receive(inputs: Sequence[Node], dims: Dims, **params: Any) -> tuple[Node, int | None]:
+    return bind(RECV, front(inputs[0], dims[0]), _one_turn(inputs[1]), **params), None if dims[0] is None else 0
 
 
 SEND = Primitive(
@@ -199,8 +198,8 @@ SEND = Primitive(
     effect=True, jvp=_no_tangent,
 )
 RECV = Primitive(
-    "dist_recv", "host", lambda turn, shape, dtype, **params: (shape, dtype), _receive, None, _recv_vjp, _batch_receive, moving,
-    raises=True, effect=True, jvp=_no_tangent,
+    "dist_recv", "host", _same, _receive, None, _recv_vjp, _batch_receive, moving, raises=True, effect=True, jvp=_no_tangent,
+    receives=True,
 )
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-import traceback
 from pathlib import Path
+from types import TracebackType
 
 from weft.dist.failures import FAILED, describe
 from weft.dist.mpi import launched_rank
@@ -46,20 +46,19 @@ def main(argv: list[str]) -> None:
             job.end(f"rank {job.rank} of {job.size} left with exit code {code}", code)
         sys.exit(code)
     except BaseException as error:
-        _print_traceback(error)
-        if job.engine is None:
-            sys.exit(FAILED)
-        job.end_by(error)
+        sys.excepthook(type(error), error.with_traceback(_skip_start(error.__traceback__)), error.__traceback__)
+        if job.engine is not None:
+            job.end_by(error)  # where the script has replaced the hook
+        sys.exit(FAILED)
 
 
-def _print_traceback(error: BaseException) -> None:
-    """Print the traceback from the script on, without the files that started it."""
-    trace = error.__traceback__
+def _skip_start(trace: TracebackType | None) -> TracebackType | None:
+    """Return the traceback from the script on, without the files that started it."""
     while trace is not None and (
         is_own_file(name := trace.tb_frame.f_code.co_filename) or name.startswith("<frozen") or name == runpy.__file__
     ):
         trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace)
+    return trace
 
 
 def _share_cores() -> None:

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.dist.agreement import agree_to_leave
+from weft.dist.agreement import MESSAGE_TAGS, agree_to_leave, empty, unpack
+from weft.dist.algorithms import Link, all_to_all
 from weft.dist.engine import Engine, Request
 from weft.dist.failures import FAILED, HUNG, describe
 from weft.dist.mpi import MPI, launched_rank
@@ -47,7 +48,8 @@ class World:
             self.report = Report(place)
             self.engine = MPI()
             self.rank, self.size = self.engine.rank, self.engine.size
-            sys.excepthook = self._end_by_exception
+            self.sent, self.received = np.zeros((2, self.size, 2), np.int64)  # messages by the other rank, and of derivatives
+            self._show, sys.excepthook = sys.excepthook, self._end_by_exception  # weft's own: see ``process/tracebacks.py``
             atexit.register(self.leave)  # MPI's own end comes after it
 
     # ---- messages
@@ -106,13 +108,28 @@ class World:
             return self.end(f"rank {self.rank} of {self.size} is at the end of its script, but {self.failure}", FAILED)
         try:
             with self.conversation("the end of the script"):
-                self.wait(self._unsent, "the end of the script, before its messages are received")
                 agree_to_leave(self, self.engine)
+                self._check_received(self.engine)
+                self.wait(self._unsent, "the end of the script, before its messages are received")
                 self.engine.finish()
             if self.report is not None:
                 self.report.write(DONE)
         except CollectiveError as error:
             self.end(str(error), error.code)
+
+    def _check_received(self, engine: Engine) -> None:
+        """Raise CollectiveError if this rank has not received all messages to it: the ranks compare their counts."""
+        what = "the end of the script"
+        link = Link(self, engine, tuple(range(self.size)), what)
+        for source, backward in np.argwhere(all_to_all(link, self.sent) != self.received).tolist():
+            header = empty()
+            self.wait([(engine.irecv(header, source, MESSAGE_TAGS[backward]), source)], what)
+            text, place = unpack(header)
+            message = "a derivative" if backward else "a message"
+            raise CollectiveError(
+                f"rank {self.rank} of {self.size} is at the end of its script, but has not received {message} of rank {source}: "
+                f"{text} ({place})"
+            )
 
     def end(self, why: str, code: int) -> None:
         """Print a line and end the job."""
@@ -127,7 +144,7 @@ class World:
         self.engine.abort(code)
 
     def _end_by_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        sys.__excepthook__(kind, error, trace)
+        self._show(kind, error, trace)
         self.end_by(error)
 
     def end_by(self, error: BaseException) -> None:

@@ -81,8 +81,7 @@ def dependents(order: Iterable[Node], start: Collection[Node]) -> set[Node]:
     reached = set(start)
     for node in order:
         differentiable = node.value is None and node.op.vjp is not zero_vjp and (node.dtype in INEXACT or node.op.kind == "loop")
-        # an effect with nothing but its turn receives a message, whose derivative goes back to the sender
-        if differentiable and (any(i in reached for i in node.inputs) or (node.op.effect and len(node.inputs) == 1)):
+        if differentiable and (node.op.receives or any(i in reached for i in node.inputs)):
             reached.add(node)
     return reached
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -210,8 +211,7 @@ def _vjp(
     d_carry = [input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in moving]
     d_out = [input_leaf(graph.outputs[k].shape, graph.outputs[k].dtype) for k in read]
     d_tape = {k - len(graph.outputs): input_leaf(cotangents[k].shape[1:], cotangents[k].dtype) for k in missing}
-    effects = [n for n in graph.order if n.op.effect]
-    with collect_effects(turn_after(*effects) if effects else None) as added:
+    with _collect_after(graph) as added:
         grads = backward(
             [*(graph.outputs[k] for k in moving), *(graph.outputs[k] for k in read)], [*d_carry, *d_out],
             [graph.inputs[k] for k in floats],
@@ -253,6 +253,12 @@ def _vjp(
     for k, product in after.items():
         parts[k] = _sum_over_steps(derivatives[k], product, slices)
     return tuple(parts)
+
+
+def _collect_after(body: Graph) -> AbstractContextManager[list[Node]]:
+    """Collect the effects that derivative rules add to a loop's body. They take place after the body's own."""
+    effects = [n for n in body.order if n.op.effect]
+    return collect_effects(turn_after(*effects) if effects else None)
 
 
 def _use_safe_inputs(graph: Graph) -> tuple[Graph, dict[int, Node]]:
@@ -321,7 +327,8 @@ def _jvp(
     moving = {k for k, t in enumerate(tangents) if t is not None}
     while True:  # a carry may get its tangent in a step
         leaves = {k: input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in sorted(moving)}
-        primals, changes = forward(graph.outputs, {graph.inputs[k]: leaf for k, leaf in leaves.items()})
+        with _collect_after(graph):
+            primals, changes = forward(graph.outputs, {graph.inputs[k]: leaf for k, leaf in leaves.items()})
         more = {k for k in range(carries) if changes[k] is not None} - moving
         if not more:
             break

@@ -117,6 +117,8 @@ class Primitive:
         it may raise because of its operands' values: a checked index, a matrix without an inverse, a loop of such steps.
     effect
         it acts on other processes, so it takes place once, in the order of the program: see ``effects.py``.
+    receives
+        effects only: its result comes from another process, to which its derivative goes, also if its operands are constant.
     """
 
     name: str
@@ -138,6 +140,7 @@ class Primitive:
     same_memory: bool = False
     raises: bool = False
     effect: bool = False
+    receives: bool = False
     jvp: Callable[..., Any] | None = None
     factor_count: int = 0
     compose: Callable[..., Node] | None = None

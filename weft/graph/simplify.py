@@ -258,7 +258,7 @@ def _simplify_where(node: Node) -> Node | None:
 
 _ELEMENTWISE: tuple[Rule, ...] = (_fold, _spread_operand)
 RULES: dict[str, tuple[Rule, ...]] = {
-    **dict.fromkeys(("identity", "stop_gradient", "after_step", "adjoint"), (lambda node: node.inputs[0],)),
+    **dict.fromkeys(("identity", "stop_gradient", "after_step", "adjoint", "dist_spread"), (lambda node: node.inputs[0],)),
     **dict.fromkeys(("guard", "complex_guard"), (lambda node: _broadcast_like(node, node.inputs[1]),)),
     "add": (_neutral(0, (0, 1), negative_zero=True), _neutral(0, (0, 1), integers_only=True)),
     "subtract": (_neutral(0, (1,)),),
