@@ -271,7 +271,7 @@ def main() -> None:
         command = [python, str(Path(__file__)), "--only", name]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            print(f"{name}: not run: {done.stderr.strip().splitlines()[-1]}")
+            print(f"{name}: not run: {done.stderr.strip()}")
             continue
         results[name] = json.loads(done.stdout.strip().splitlines()[-1])
         if name in ITERATION:

@@ -105,7 +105,7 @@ def _run(device: str, code: str) -> tuple[str, str]:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, "WEFT_DEVICE": device, "COLUMNS": "300"},
     )
-    return done.stdout, done.stderr.strip().rpartition("\n")[2]
+    return done.stdout, done.stderr
 
 
 GOOD = {"": "cpu", "cpu": "cpu", "cpu:0": "cpu", "auto": "cpu", SIM: SIM}
