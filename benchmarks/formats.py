@@ -67,7 +67,7 @@ def _in(dtype: str) -> Callable[[Any, Any], Any]:
 
 
 def product(m: int, n: int, k: int) -> Case:
-    """a @ b, summed in int32, of bytes; float32 first."""
+    """a @ b of bfloat16, and of bytes, summed in int32; float32 first."""
 
     def contestants() -> dict[str, Contestant]:
         rng = np.random.default_rng(0)
@@ -78,9 +78,15 @@ def product(m: int, n: int, k: int) -> Case:
         def exact(left: np.ndarray, right: np.ndarray) -> np.ndarray:
             return (left.astype(np.float64) @ right.astype(np.float64)).astype(np.int32)
 
-        bytes_, want = x.view(np.uint8), exact(x, y)
+        bytes_, want, halves = x.view(np.uint8), exact(x, y), [wf.array(v.astype(ml_dtypes.bfloat16)) for v in (a, b)]
         out = {
             "float32": Contestant(_jitted(lambda a, b: a @ b, wf.array(a), wf.array(b)), flops),
+            "bfloat16 to float32": Contestant(_jitted(_in("float32"), *halves), flops),
+            "bfloat16": Contestant(_returned(lambda a, b: a @ b, *halves), flops),
+            "float32, bfloat16 operands": Contestant(
+                _jitted(lambda a, b: wf.matmul(a, b, operands="bfloat16"), wf.array(a), wf.array(b)), flops),
+            "bfloat16 x float8_e4m3fn": Contestant(
+                _jitted(_in("float32"), halves[0], wf.array(b.astype(ml_dtypes.float8_e4m3fn))), flops),
             "int8": Contestant(_jitted(_in("int32"), wf.array(x), wf.array(y)), flops, want),
             "int8, b by columns": Contestant(
                 _jitted(lambda a, b: wf.matmul(a, b.T, dtype="int32"), wf.array(x), wf.array(columns)), flops, want),
@@ -91,7 +97,9 @@ def product(m: int, n: int, k: int) -> Case:
         }
         if torch is not None:
             ta, tb, tx, ty, turned = map(torch.from_numpy, (a, b, x, y, columns))
+            ha, hb = ta.bfloat16(), tb.bfloat16()
             out["torch float32"] = Contestant(lambda: ta @ tb, flops)
+            out["torch bfloat16"] = Contestant(lambda: ha @ hb, flops)
             out["torch _int_mm"] = Contestant(lambda: torch._int_mm(tx, ty), flops, want)
             out["torch _int_mm, b by columns"] = Contestant(lambda: torch._int_mm(tx, turned.T), flops, want)
         return out

@@ -35,6 +35,11 @@ class ISA:
         """Return whether an instruction converts float16 to float32."""
         return "+f16c" in self.features.split(",")
 
+    @property
+    def multiplies_bfloat16(self) -> bool:
+        """Return whether an instruction sums products of pairs of bfloat16 in vectors of full width."""
+        return self.bits == 512 and "+avx512bf16" in self.features.split(",")
+
     def lanes(self, itemsize: int) -> int:
         return self.bits // (8 * itemsize)
 

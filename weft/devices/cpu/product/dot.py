@@ -1,10 +1,13 @@
-"""Products of 8-bit integers in units of 32 bits along k: four bytes, or two 16-bit integers, are one number to the driver.
+"""Products of 8-bit integers and of bfloat16 in units of 32 bits along k: several numbers are one number to the driver.
 
-A unit of one operand times a unit of the other, summed and added to a 32-bit accumulator, is one instruction (vpdpbusd), or two
-(vpmaddwd and an addition) on 16-bit integers. Sums wrap, so their order does not matter: k is one block.
+A unit of one operand times a unit of the other, summed and added to a 32-bit accumulator, is one instruction (vpdpbusd of four
+bytes), or two (vpmaddwd and an addition) on 16-bit integers. Sums of integers wrap, so their order does not matter: k is one block.
 
 vpdpbusd multiplies unsigned bytes by signed ones. If both operands are signed (or both unsigned), the sign bits of b are flipped
 while it is packed, which adds 128 to (or subtracts it from) its numbers; 128 times the sums of the rows of a corrects the result.
+
+vdpbf16ps is two fmas in float32, the high halves of the units first. So the first number of a pair is packed into the high half,
+and sums have the order and the bits of the chain of fmas. Subnormal numbers, operands and sums, are taken as zero.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import NamedTuple
 
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
-from weft.dtypes.formats import INT32
+from weft.dtypes.formats import BFLOAT16, FLOAT32, INT32, holds
 from weft.kernel.product import Operand, Product
 from weft.kernel.target import Order
 
@@ -22,7 +25,8 @@ from weft.kernel.target import Order
 class Dot(NamedTuple):
     """How units are multiplied.
 
-    instruction: see ``ISA.dot``. a_signed, b_signed: of the bytes. rest: numbers in the last unit of k, 0 if it is whole.
+    instruction: see ``ISA.dot``, or "bf16": units of float32 vectors are pairs of bfloat16. a_signed, b_signed: of bytes.
+    rest: numbers in the last unit of k, 0 if it is whole.
     """
 
     instruction: str
@@ -49,6 +53,11 @@ class Dot(NamedTuple):
     def emit(self, module: Module, f: Function, a: str, b: str, acc: str) -> str:
         """Emit ``acc`` plus the sums of the products of the units of two vectors."""
         vec, bits = f"<{self.lanes} x i32>", 32 * self.lanes
+        if self.instruction == "bf16":
+            vec, pairs, name = f"<{self.lanes} x float>", f"<{2 * self.lanes} x bfloat>", f"llvm.x86.avx512bf16.dpbf16ps.{bits}"
+            module.declare(name, f"declare {vec} @{name}({vec}, {pairs}, {pairs})")
+            a, b = (f.let(f"bitcast {vec} {x} to {pairs}") for x in (a, b))
+            return f.let(f"call {vec} @{name}({vec} {acc}, {pairs} {a}, {pairs} {b})")
         if self.instruction == "vnni":
             unsigned, signed = (b, a) if self.a_signed else (a, b)
             name = f"llvm.x86.avx512.vpdpbusd.{bits}"
@@ -77,6 +86,23 @@ def make_dot(p: Product, isa: ISA) -> Dot:
     """Return how the units of a product of 8-bit integers are multiplied."""
     dot = Dot(isa.dot, isa.lanes(4), p.a.buffer.dtype.kind == "signed", p.b.buffer.dtype.kind == "signed", 0)
     return dot._replace(rest=p.k % dot.per)
+
+
+def in_pairs(p: Product, isa: ISA) -> tuple[Product, Dot | None]:
+    """Return a product of floats that bfloat16 holds, whose k counts pairs, and how they are multiplied; ``p`` and None if not.
+
+    Both operands are packed. A pair lies in one block of the sum, and in one row of k. Sums rounded at each step remain fmas.
+    """
+    formats = (p.a.rounded or p.a.buffer.dtype, p.b.rounded or p.b.buffer.dtype)
+    block, total = p.order.block, p.k * p.k_iterations
+    if not isa.multiplies_bfloat16 or p.accum is not FLOAT32 or not all(holds(BFLOAT16, form) for form in formats):
+        return p, None
+    if p.accumulator is not None and p.accumulator.every == 1 or p.k < 2:
+        return p, None
+    if block < total and block % 2 or p.k_iterations > 1 and p.k % 2:
+        return p, None
+    order = Order(1, -(-min(block, total) // 2))
+    return replace(p, k=-(-p.k // 2), order=order), Dot("bf16", isa.lanes(4), True, True, p.k % 2)
 
 
 def in_units(p: Product, isa: ISA) -> tuple[Product, Dot]:

@@ -4,7 +4,7 @@ One driver serves small and large products: loops over work units, K blocks, col
 microkernel. Operands that fit in the cache are read in place, others from packed copies. Each element is summed in the order of
 the contraction (fma chains over blocks of ascending k, joined pairwise) on every path, so results depend neither on the plan nor
 on threads. Products summed in lanes, those with a vector, have a driver of their own (gemv). Products of 8-bit integers, summed
-in int32, take the same path: their k counts units of several numbers (dot).
+in int32, and of bfloat16 take the same path: their k counts units of several numbers (dot).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft.devices.cpu.emit.load import load_first_lanes
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.emit.types import llvm_type, splat_text
-from weft.devices.cpu.product.dot import Dot, in_units
+from weft.devices.cpu.product.dot import Dot, in_pairs, in_units
 from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.gemv import generate_gemv, generate_integer_gemv
 from weft.devices.cpu.product.microkernel import MicrokernelSpec, Tile, emit_microkernel
@@ -69,7 +69,7 @@ def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], Produ
         product = replace(product, a=a, b=b)
     if should_swap(product, isa.lanes(product.accum.bytes)):
         product = product.transpose()
-    product, dot = in_units(product, isa) if integers else (product, None)
+    product, dot = in_units(product, isa) if integers else in_pairs(product, isa)
     return _Driver(kernel, product, isa, plan(product, isa), dot).generate()
 
 
@@ -129,7 +129,8 @@ class _Driver:
             "product in place": not (plan.pack_a or plan.pack_b), "product batch": self.p.batch > 1,
             "product last columns": self.last_columns > 0, "product units": plan.m_units * plan.n_units > 1,
             "product rounds sums": self.p.accumulator is not None,
-            "product of integers": self.dot is not None, "product corrected by sums": self.flip,
+            "product of integers": self.p.accum is INT32,
+            "product of pairs": self.dot is not None and self.p.accum is not INT32, "product corrected by sums": self.flip,
         }
         for path in ("product", *(path for path, holds in marks.items() if holds)):
             self.module.took(path)
@@ -197,12 +198,11 @@ class _Driver:
 
     def _packer(self, operand: Operand, flip: bool = False) -> Packer:
         dtype, p = operand.buffer.dtype, self.p
-        if self.dot is None or dtype is p.accum:
-            return Packer(
-                self.module, dtype, p.accum, self.plan.lanes, flip=flip, isa=self.isa, rounded=operand.rounded,
-                canonical=operand.canonical,
-            )
-        return Packer(self.module, dtype, p.accum, self.plan.lanes, self.dot.per, self.dot.rest, flip)
+        # units of integers that are read in place are numbers of the accumulator's type
+        per, rest = (1, 0) if self.dot is None or dtype is p.accum is INT32 else (self.dot.per, self.dot.rest)
+        return Packer(
+            self.module, dtype, p.accum, self.plan.lanes, per, rest, flip, self.isa, operand.rounded, operand.canonical,
+        )
 
     def _emit_packs(self) -> None:
         plan, p = self.plan, self.p

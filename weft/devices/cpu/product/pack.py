@@ -15,7 +15,7 @@ from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, decode_through_half, goes_through_half, to_accumulator
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, splat_text, wide
-from weft.dtypes.formats import FLOAT32, FLOATS, Format
+from weft.dtypes.formats import BFLOAT16, FLOAT32, FLOATS, Format
 from weft.kernel.product import Operand
 
 
@@ -33,8 +33,8 @@ def flip_signs(f: Function, units: str, n: int) -> str:
 class Packer:
     """Emit pack functions from a source dtype to an accumulator dtype.
 
-    per: numbers along k in a packed element: 1, or, of integers, four bytes or two 16-bit integers (see ``dot.py``). Such an
-    element is a *unit*. rest: numbers in the last unit of k, 0 if it is whole. flip: whether the sign bits of bytes are flipped.
+    per: numbers along k in a packed element: 1, or, of integers, four bytes or two 16-bit integers, or two bfloat16 of floats
+    (see ``dot.py``). Such an element is a *unit*. rest: numbers in the last unit of k, 0 if it is whole. flip: whether the sign bits of bytes are flipped.
     Strides are those of the source's numbers. isa: if given, its conversion of halves is used. rounded, canonical: see
     ``Operand``; they need isa.
     """
@@ -49,9 +49,12 @@ class Packer:
         self.size, self.size_in, self.size_out = source.bytes, source.bytes * per, target.bytes
         self.align = source.bytes if source in FLOATS else 1  # units may begin at any byte
         self.out = llvm_type(target)
+        self.makes_pairs = per == 2 and target is FLOAT32
 
     def read(self, f: Function, pointer: str, n: int) -> str:
         """Read n elements (0: a scalar) that are contiguous in memory."""
+        if self.makes_pairs:
+            return self._read_pairs(f, pointer, n)
         if self.per == 1:
             value = self.convert(f, f.load(wide(memory_type(self.source), n or None), pointer, self.align), n)
         elif self.per == 4:
@@ -75,6 +78,34 @@ class Packer:
             value = cast(o, cast(o, value, self.target, self.rounded), self.rounded, self.target)
         return o.select(o.cmp("uno", self.out, value, value), self.out, o.c(self.out, nan), value) if self.canonical else value
 
+    def _read_pairs(self, f: Function, pointer: str, n: int) -> str:
+        """Read n pairs of adjacent numbers (0: one) as units of bfloat16, the first number in the high half."""
+        if self.source is BFLOAT16:
+            unit = wide("i32", n or None)
+            pairs = f.load(unit, pointer, self.align)
+            low, high = (f.let(f"{word} {unit} {pairs}, {splat_text('i32', '16', n or None)}") for word in ("lshr", "shl"))
+            return self._as_floats(f, f.let(f"or {unit} {low}, {high}"), n)
+        double, count = wide("i64", n or None), 2 * max(n, 1)
+        value = self.convert(f, f.load(wide(memory_type(self.source), count), pointer, self.align), count)
+        pairs = f.let(f"bitcast {wide(self.out, count)} {value} to {double}")
+        second = f.let(f"lshr {double} {pairs}, {splat_text('i64', '48', n or None)}")
+        first = f.let(f"and {double} {pairs}, {splat_text('i64', '4294901760', n or None)}")
+        both = f.let(f"or {double} {first}, {second}")
+        return self._as_floats(f, f.let(f"trunc {double} {both} to {wide('i32', n or None)}"), n)
+
+    def _join_pairs(self, f: Function, rows: list[str], n: int) -> str:
+        """Return the units of n numbers (0: one) and, if there is a second row, the numbers that follow them along k."""
+        unit = wide("i32", n or None)
+        bits = [f.let(f"bitcast {wide(self.out, n or None)} {row} to {unit}") for row in rows]
+        value = f.let(f"and {unit} {bits[0]}, {splat_text('i32', '-65536', n or None)}")
+        if len(bits) == 2:
+            second = f.let(f"lshr {unit} {bits[1]}, {splat_text('i32', '16', n or None)}")
+            value = f.let(f"or {unit} {value}, {second}")
+        return self._as_floats(f, value, n)
+
+    def _as_floats(self, f: Function, units: str, n: int) -> str:
+        return f.let(f"bitcast {wide('i32', n or None)} {units} to {wide(self.out, n or None)}")
+
     def _extend(self, f: Function, x: str, narrow: str, to: str, n: int) -> str:
         word = "sext" if self.source.kind == "signed" else "zext"
         return f.let(f"{word} {wide(narrow, n or None)} {x} to {wide(to, n or None)}")
@@ -84,6 +115,10 @@ class Packer:
         live = live or self.per
         if self.per == 1:
             return self.read(f, pointer, n)
+        if self.makes_pairs:
+            places = [f.offset(pointer, j * k_stride * self.size) for j in range(live)]
+            type_ = wide(memory_type(self.source), n or None)
+            return self._join_pairs(f, [self.convert(f, f.load(type_, place, self.align), n) for place in places], n)
         type_ = wide("i32", n or None)
         rows = [f.load(wide("i8", n or None), f.offset(pointer, j * k_stride), 1) for j in range(live)]
         if self.per == live == 4 and n == self.lanes == 16:
