@@ -13,7 +13,7 @@ from weft.devices.cpu.emit.isa import ISA, host_isa
 from weft.devices.cpu.product.tiling import make_plan
 from weft.dtypes.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT32, INT8, UINT8, Format, holds
 from weft.dtypes.rounding import Accumulator
-from weft.kernel.ir import Kernel, Value
+from weft.kernel.ir import Buffer, Kernel, Value
 from weft.kernel.target import Order
 
 FORMS = [BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, INT8, UINT8]
@@ -37,7 +37,7 @@ def narrowed(kernel: Kernel, forms: tuple[Format, Format], rounds: tuple[bool, b
     return replace(kernel, phases=(replace(kernel.phases[0], stages=(replace(c, a=a, b=b),)),), inputs=inputs)
 
 
-def _buffer(value: Value):
+def _buffer(value: Value) -> Buffer:
     while value.op == "cast":
         (value,) = value.args
     return value.attr.buffer
@@ -80,15 +80,16 @@ def test_random_products(rng, form):
                 found.append(c)
         if not every:
             close(found[0], a, b, FLOAT32)
+        drawn = (m, n, k, batch, ta, tb, forms, rounds, every, pieces)
         for other in found[1:]:
-            assert np.array_equal(found[0].view(np.int32), other.view(np.int32)), (m, n, k, batch, ta, tb, forms, rounds, every, pieces)
+            assert np.array_equal(found[0].view(np.int32), other.view(np.int32)), drawn
 
 
 def test_not_finite_and_zeros(rng):
     """Infinities, NaNs and zeros of both signs give those of the fmas, also beside the padding of an odd k."""
     for m, n, k in ((5, 40, 17), (1, 33, 3), (13, 16, 2)):
-        x, y = (rng.choice([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan], shape, p=[.2, .2, .2, .3, .04, .04, .02]) for shape in ((m, k), (k, n)))
-        x, y = (v.astype(BFLOAT16.numpy) for v in (x, y))
+        values, odds = [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan], [0.2, 0.2, 0.2, 0.3, 0.04, 0.04, 0.02]
+        x, y = (rng.choice(values, shape, p=odds).astype(BFLOAT16.numpy) for shape in ((m, k), (k, n)))
         kernel = narrowed(product(m, n, k, FLOAT32), (BFLOAT16, BFLOAT16), (False, False))
         results = []
         for isa in (host_isa(), without_pairs()):

@@ -40,8 +40,9 @@ def keep_low_bits(f: Function, x: str, dtype: Format, lanes: int | None) -> str:
     return f.let(f"ashr {type_} {high}, {unused}")
 
 
-def to_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
+def to_memory(o: Ops, name: str, dtype: Format) -> str:
     """Convert a register value to its memory type."""
+    f, lanes = o.f, o.lanes
     if (code := f.codes.get((name, dtype))) is not None:
         return code if dtype is not FLOAT16 else f.let(f"bitcast {wide('i16', lanes)} {code} to {wide('half', lanes)}")
     if dtype is BOOL:
@@ -100,10 +101,9 @@ def round_to_storage(o: Ops, x: str, dtype: Format, low_nans: bool = True) -> st
     """
     if dtype == FLOAT16:
         return o.convert("fpext", "half", o.convert("fptrunc", "float", x, "half"), "float")
-    if dtype.custom or dtype.special == "scale":
-        return round_with_mode(o, x, dtype.computed, dtype, "nearest")
     if dtype is not BFLOAT16:
-        return round_by_addition(o, x, dtype)
+        by_addition = _rounds_by_addition(dtype)
+        return round_by_addition(o, x, dtype) if by_addition else round_with_mode(o, x, dtype.computed, dtype, "nearest")
     bits = o.convert("bitcast", "float", x, "i32")
     up = o.op("add", "i32", bits, o.c("i32", 0x8000))
     is_tie = o.cmp("eq", "i32", o.op("and", "i32", up, o.c("i32", 0xFFFF)), o.c("i32", 0))
@@ -201,7 +201,7 @@ def bitcast(o: Ops, x: str, source: Format, target: Format) -> str:
 
 def storage_bits(o: Ops, x: str, dtype: Format) -> str:
     """Return the bits of a narrow number, held as float, as an integer."""
-    x = to_memory(o.f, x, dtype, o.lanes)
+    x = to_memory(o, x, dtype)
     return o.convert("bitcast", "half", x, "i16") if dtype == FLOAT16 else x
 
 
@@ -216,19 +216,29 @@ def add(o: Ops, a: str, b: str, dtype: Format) -> str:
 _MAGNITUDE, _INFINITE, _NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000
 
 
+def _rounds_by_addition(form: Format) -> bool:
+    """Return whether ``round_by_addition`` rounds to a format: the powers of two that it adds must be float32 numbers."""
+    if form.special in ("scale", "fixed") or not form.subnormals or form.mantissa == 0 or form.computed is not FLOAT32:
+        return False
+    return form.exponent <= 5 and abs(form.bias) <= 64
+
+
 def round_by_addition(o: Ops, x: str, form: Format) -> str:
-    """Round a float to a narrow format (nearest, ties to even), still held as float. NaN keeps its sign."""
+    """Round a float to a narrow format (nearest, ties to even), still held as float. NaN keeps its sign.
+
+    The last digits of the sum count units of the format's last digit: with the exponent, they are the number's code.
+    """
     bits = o.convert("bitcast", "float", x, "i32")
     size = o.op("and", "i32", bits, o.c("i32", _MAGNITUDE))
     sign = o.op("xor", "i32", bits, size)
     power = o.op("and", "i32", size, o.c("i32", _INFINITE))
-    low, high = (o.c("i32", _power_bits(p)) for p in (1 - form.bias, (1 << form.exponent) - form.bias + 1))
+    least = _power_bits(1 - form.bias)
+    low, high = o.c("i32", least), o.c("i32", _power_bits((1 << form.exponent) - form.bias + 1))
     power = o.select(o.cmp("ult", "i32", power, low), "i32", low, power)
     power = o.select(o.cmp("ugt", "i32", power, high), "i32", high, power)  # larger numbers overflow in any case
     addend = o.convert("bitcast", "i32", o.op("add", "i32", power, o.c("i32", FLOAT32.mantissa - form.mantissa << 23)), "float")
-    size = o.convert("bitcast", "i32", size, "float")
-    rounded = o.op("fsub", "float", o.op("fadd", "float", size, addend), addend)
-    rounded = o.convert("bitcast", "float", rounded, "i32")
+    total = o.op("fadd", "float", o.convert("bitcast", "i32", size, "float"), addend)
+    rounded = o.convert("bitcast", "float", o.op("fsub", "float", total, addend), "i32")
     over = o.cmp("sgt", "i32", rounded, o.c("i32", _number_bits(form.largest)))
     is_nan = o.cmp("sgt", "i32", rounded, o.c("i32", _INFINITE))
     beyond = _NAN if form.overflow != form.overflow else _INFINITE if form.overflow == np.inf else _number_bits(form.largest)
@@ -240,7 +250,19 @@ def round_by_addition(o: Ops, x: str, form: Format) -> str:
         sign = o.select(is_nan, "i32", o.c("i32", -(1 << 31)), sign)
     if beyond != _NAN and form.special != "finite":
         rounded = o.select(is_nan, "i32", o.c("i32", _NAN), rounded)
-    return o.convert("bitcast", "i32", o.op("or", "i32", rounded, sign), "float")
+    out = o.convert("bitcast", "i32", o.op("or", "i32", rounded, sign), "float")
+    unit = FLOAT32.mantissa - form.mantissa
+    digits = o.op("sub", "i32", *(o.convert("bitcast", "float", x, "i32") for x in (total, addend)))
+    exponent = o.op("sub", "i32", o.op("lshr", "i32", power, o.c("i32", unit)), o.c("i32", least >> unit))
+    code = o.op("add", "i32", digits, exponent)
+    largest = form.nan if form.overflow != form.overflow else form.top + (form.overflow == np.inf)
+    code = o.select(o.cmp("ugt", "i32", code, o.c("i32", largest)), "i32", o.c("i32", largest), code)
+    if largest != form.nan:
+        nan = o.c("i32", 0 if form.special == "finite" else form.nan)
+        code = o.select(o.cmp("ugt", "i32", size, o.c("i32", _INFINITE)), "i32", nan, code)
+    code = o.op("or", "i32", code, o.op("lshr", "i32", sign, o.c("i32", 32 - form.bits)))
+    o.f.codes[out, form] = _resize(o.f, code, 32, 8 * form.bytes, o.lanes)
+    return out
 
 
 class RegisterBits:

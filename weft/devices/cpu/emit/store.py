@@ -37,13 +37,14 @@ def emit_store_access(e: Emitter, store: Store) -> None:
             name = f.let(f"extractelement {wide(llvm_type(store.value.dtype), env.lanes)} {name}, i32 {last - 1}")
     lanes = env.lanes if vector else None
     dtype = access.buffer.dtype
+    ops = Ops(f, e.m, e.isa, lanes)
     if store.value.dtype != dtype:
-        name = cast(Ops(f, e.m, e.isa, lanes), name, store.value.dtype, dtype)
+        name = cast(ops, name, store.value.dtype, dtype)
     if store.mode == "add":
         e.m.took("scatter add" if lanes is None else "scatter add lanes")
         _add_in_place(e, access, name, lanes)
         return
-    _store(e, access, to_memory(f, name, dtype, lanes), lanes)
+    _store(e, access, to_memory(ops, name, dtype), lanes)
 
 
 def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
@@ -72,6 +73,9 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
         if mask is None:
             if _bypasses_caches(e, access, affine, size * lanes):
                 f.store(vtype, raw, pointer, size * lanes, ", !nontemporal !{i32 1}")
+                if size < 4:  # LLVM 22 merges a truncation without another use into the store: it does not bypass the caches then
+                    e.m.declare("llvm.fake.use", "declare void @llvm.fake.use(...)")
+                    f.do(f"call void (...) @llvm.fake.use({vtype} {raw})")
                 if e.env.streamed is not None:
                     e.env.streamed.add(True)
             else:
@@ -143,8 +147,8 @@ def _add_in_place(e: Emitter, access: Access, name: str, lanes: int | None) -> N
     scattered = lanes is not None and any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
     if lanes is None or (step and not scattered):  # the lanes write different elements
         old = from_memory(f, load_raw(e, access, lanes is not None), dtype, lanes)
-        new = add(Ops(f, e.m, e.isa, lanes), old, name, dtype)
-        _store(e, access, to_memory(f, new, dtype, lanes), lanes)
+        ops = Ops(f, e.m, e.isa, lanes)
+        _store(e, access, to_memory(ops, add(ops, old, name, dtype), dtype), lanes)
         return
     uniform, mask = emit_guards(e, access)
     if uniform == "false":
@@ -160,4 +164,4 @@ def _add_in_place(e: Emitter, access: Access, name: str, lanes: int | None) -> N
             pointer = f.let(f"extractelement {wide('ptr', lanes)} {pointers}, i32 {i}")
             one = f.let(f"extractelement {wide(llvm_type(dtype), lanes)} {name}, i32 {i}")
             old = from_memory(f, f.load(type_, pointer, size), dtype, None)
-            f.store(type_, to_memory(f, add(ops, old, one, dtype), dtype, None), pointer, size)
+            f.store(type_, to_memory(ops, add(ops, old, one, dtype), dtype), pointer, size)

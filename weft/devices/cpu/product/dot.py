@@ -1,7 +1,8 @@
 """Products of 8-bit integers and of bfloat16 in units of 32 bits along k: several numbers are one number to the driver.
 
 A unit of one operand times a unit of the other, summed and added to a 32-bit accumulator, is one instruction (vpdpbusd of four
-bytes), or two (vpmaddwd and an addition) on 16-bit integers. Sums of integers wrap, so their order does not matter: k is one block.
+bytes), or two (vpmaddwd and an addition) on 16-bit integers. Sums of integers wrap, so their order does not matter: k is one
+block.
 
 vpdpbusd multiplies unsigned bytes by signed ones. If both operands are signed (or both unsigned), the sign bits of b are flipped
 while it is packed, which adds 128 to (or subtracts it from) its numbers; 128 times the sums of the rows of a corrects the result.

@@ -34,9 +34,9 @@ class Packer:
     """Emit pack functions from a source dtype to an accumulator dtype.
 
     per: numbers along k in a packed element: 1, or, of integers, four bytes or two 16-bit integers, or two bfloat16 of floats
-    (see ``dot.py``). Such an element is a *unit*. rest: numbers in the last unit of k, 0 if it is whole. flip: whether the sign bits of bytes are flipped.
-    Strides are those of the source's numbers. isa: if given, its conversion of halves is used. rounded, canonical: see
-    ``Operand``; they need isa.
+    (see ``dot.py``). Such an element is a *unit*. rest: numbers in the last unit of k, 0 if it is whole. flip: whether the sign
+    bits of bytes are flipped. Strides are those of the source's numbers. isa: if given, its conversion of halves is used.
+    rounded, canonical: see ``Operand``; they need isa.
     """
 
     def __init__(
