@@ -184,7 +184,7 @@ def run_scipy() -> dict[str, object]:
 
 RUNS = {"weft": run_weft, "diffrax": run_diffrax, "scipy": run_scipy}
 ITERATION = {"weft": weft_iteration, "diffrax": diffrax_iteration}
-INPUTS = "ts", "ys", *weights()
+INPUTS = "ts", "ys", "w1", "b1", "w2", "b2"
 
 
 def start_once(name: str, folder: Path) -> None:
