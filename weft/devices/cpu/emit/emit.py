@@ -13,7 +13,7 @@ from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.load import emit_load
 from weft.devices.cpu.emit.machine_operations import emit_machine_operation
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.philox import consecutive_words, upper_half
+from weft.devices.cpu.emit.philox import consecutive_words, two_vectors_of_words, upper_half
 from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.store import emit_store_access
 from weft.devices.cpu.emit.text import Function, Module
@@ -87,7 +87,7 @@ class ValueEmitter(Emitter):
         Return None if the elements do not begin at a multiple of four (for halves of words, of the lanes) or are not consecutive.
         """
         env = self.env
-        key, base, element = v.args
+        element = v.args[2]
         while element.op == "cast":
             element = element.args[0]
         unit = 4 if v.op == "philox" else max(env.lanes, 4)
@@ -105,22 +105,35 @@ class ValueEmitter(Emitter):
                 alignment = gcd(alignment, c)
         if const % unit or alignment % unit:
             return None
-        operands = [self.value(x) for x in (key, base)]
-        if any(is_vector for _, is_vector in operands):
+        (key, key_is_vector), (base, base_is_vector) = (self.value(x) for x in v.args[:2])
+        if key_is_vector or base_is_vector:
             return None
         at = element.attr
-        if v.op == "philox_half" and alignment % 32 == 0:  # both vectors of 32 elements emit the words of the first one
-            at = replace(at, const=at.const - (const & 16))
+        # vectors of words come in twos, for neighbouring vectors of elements; one of half words serves two of these
+        per_words = 2 if v.op == "philox_half" and alignment % 32 == 0 else 1
+        step = env.lanes * per_words
+        in_twos = bool(env.levels) and env.lanes >= 8 and (v.op == "philox" or step == 32) and alignment % (2 * step) == 0
+        shared = 2 * step - env.lanes if in_twos else 16 * (per_words - 1)  # the bits of an element's number that are left out
+        at = replace(at, const=at.const - (const & shared))
         first = emit_affine(self, at, vector=False)
         ops, lanes = (Ops(self.f, self.m, self.isa, n) for n in (None, env.lanes))
         block = ops.op("lshr", "i64", first, "2")
         if v.op == "philox_half":
             group = ops.op("shl", "i64", ops.op("lshr", "i64", first, "5"), "2")
             block = ops.op("or", "i64", group, ops.op("and", "i64", block, "3"))
-        words = consecutive_words(lanes, operands[0][0], ops.op("add", "i64", operands[1][0], block))
+        if in_twos:
+            assert env.levels is not None
+            place = (tuple([(env.axes[a], c) for a, c in at.terms]), const - (const & shared))
+            two = self.once(
+                len(env.levels) - 1, ("words", key, base, place),
+                lambda: two_vectors_of_words(lanes, key, ops.op("add", "i64", base, block)),
+            )
+            words = two[bool(const & step)]
+        else:
+            words = consecutive_words(lanes, key, ops.op("add", "i64", base, block))
         if v.op == "philox":
             return words
-        if alignment % 32 == 0:
+        if per_words == 2:
             return upper_half(lanes, words, lanes.c("i32", const & 16))
         sixteen = ops.convert("trunc", "i64", ops.op("and", "i64", first, "16"), "i32")
         return upper_half(lanes, words, lanes.splat(sixteen, "i32"))
