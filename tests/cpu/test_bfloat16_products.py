@@ -10,13 +10,20 @@ from test_gemm import Compiled, close, op, product, tiles
 from test_integer_products import edge
 
 from weft.devices.cpu.emit.isa import ISA, host_isa
+from weft.devices.cpu.product import dot
 from weft.devices.cpu.product.tiling import make_plan
 from weft.dtypes.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT32, INT8, UINT8, Format, holds
 from weft.dtypes.rounding import Accumulator
 from weft.kernel.ir import Buffer, Kernel, Value
 from weft.kernel.target import Order
 
+pytestmark = pytest.mark.usefixtures("pairs_of_any_size")
 FORMS = [BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, INT8, UINT8]
+
+
+@pytest.fixture
+def pairs_of_any_size(monkeypatch):
+    monkeypatch.setattr(dot, "MIN_PAIR_FLOPS", 0)
 
 
 def without_pairs() -> ISA:
@@ -116,3 +123,10 @@ def test_which_formats_make_pairs():
         run = Compiled(narrowed(product(20, 40, 64, FLOAT32), forms, (False, False)))
         pairs = any("product of pairs" in path for path in run.generated.paths)
         assert pairs == (host_isa().multiplies_bfloat16 and holds(BFLOAT16, form))
+
+
+def test_small_products_make_no_pairs(monkeypatch):
+    """Eager code computes them, and keeps subnormal numbers."""
+    monkeypatch.undo()
+    run = Compiled(narrowed(product(20, 40, 64, FLOAT32), (BFLOAT16, BFLOAT16), (False, False)))
+    assert not any("product of pairs" in path for path in run.generated.paths)

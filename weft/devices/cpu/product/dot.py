@@ -80,6 +80,7 @@ class Dot(NamedTuple):
         return self.emit(module, f, a, ones, acc)
 
 
+MIN_PAIR_FLOPS = 1 << 20  # of a product of bfloat16 in pairs: 10 us; smaller ones keep the subnormal numbers, as eager ones do
 _MADD = {128: "llvm.x86.sse2.pmadd.wd", 256: "llvm.x86.avx2.pmadd.wd", 512: "llvm.x86.avx512.pmaddw.d.512"}
 
 
@@ -92,13 +93,14 @@ def make_dot(p: Product, isa: ISA) -> Dot:
 def in_pairs(p: Product, isa: ISA) -> tuple[Product, Dot | None]:
     """Return a product of floats that bfloat16 holds, whose k counts pairs, and how they are multiplied; ``p`` and None if not.
 
-    Both operands are packed. A pair lies in one block of the sum, and in one row of k. Sums rounded at each step remain fmas.
+    Both operands are packed. A pair lies in one block of the sum, and in one row of k. Sums rounded at each step remain fmas, and
+    so do small products.
     """
     formats = (p.a.rounded or p.a.buffer.dtype, p.b.rounded or p.b.buffer.dtype)
     block, total = p.order.block, p.k * p.k_iterations
     if not isa.multiplies_bfloat16 or p.accum is not FLOAT32 or not all(holds(BFLOAT16, form) for form in formats):
         return p, None
-    if p.accumulator is not None and p.accumulator.every == 1 or p.k < 2:
+    if p.accumulator is not None and p.accumulator.every == 1 or p.k < 2 or p.flops < MIN_PAIR_FLOPS:
         return p, None
     if block < total and block % 2 or p.k_iterations > 1 and p.k % 2:
         return p, None
