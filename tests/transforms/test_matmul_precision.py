@@ -1,4 +1,4 @@
-"""matmul_precision: a permission that operations carry from where they are written; the CPU leaves it unused."""
+"""matmul_precision: a permission that operations carry from where they are written; the CPU uses bfloat16 only."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.devices.cpu.emit.isa import host_isa
+from weft.devices.cpu.product.dot import MIN_PAIR_FLOPS
 from weft.devices.cuda.target import GPU
 from weft.dtypes.formats import FLOAT32
 from weft.graph.batching import batch
@@ -22,6 +24,7 @@ from weft.schedule.build import build
 from weft.schedule.program import calls
 
 SHORT = ("tf32", "tf32x3")
+EVERY = (*SHORT, "bfloat16")
 CONVOLUTION = {
     "stride": (2, 1), "padding": ((1, 1), (0, 2)), "lhs_dilation": (1, 1), "rhs_dilation": (1, 2), "groups": 2,
     "dims": ((0, 1, 2, 3),) * 3,
@@ -49,8 +52,9 @@ def precisions(outputs: Any) -> list[str]:
     return [n.params.get("precision", "float32") for n in topological_order(outputs) if n.op.contracts]
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("name", ASKED)
-@pytest.mark.parametrize("precision", SHORT)
+@pytest.mark.parametrize("precision", EVERY)
 def test_operations_keep_what_held_where_they_were_written(name: str, precision: str) -> None:
     f, shapes = ASKED[name]
     arguments = [wf.zeros(s) for s in shapes]
@@ -114,6 +118,33 @@ def test_the_cpu_computes_float32(name: str) -> None:
                 np.testing.assert_array_equal(found.numpy(), want)
 
 
+def test_the_cpu_may_round_large_products_to_bfloat16(rng: np.random.Generator) -> None:
+    """If the processor gains by it: equal to the product of rounded operands, or to that in float32; derivatives, too."""
+    m, n, k = (int(rng.integers(60, 200)) for _ in range(3))
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    short = [v.astype(wf.bfloat16).astype(np.float32) for v in (a, b)]
+
+    def loss(a: Any, b: Any) -> Any:
+        return ((a @ b) ** 2).sum()
+
+    both = wf.jit(lambda a, b: (a @ b, *wf.grad(loss, argnums=(0, 1))(a, b)))
+    exact = [v.numpy() for v in both(a, b)]
+    with wf.matmul_precision("bfloat16"):
+        found = [v.numpy() for v in both(a, b)]
+        rounds = 2 * m * n * k >= MIN_PAIR_FLOPS and host_isa().multiplies_bfloat16
+        np.testing.assert_array_equal(found[0], wf.matmul(*map(wf.array, short)).numpy() if rounds else exact[0])
+    for one, other in zip(found[1:], exact[1:], strict=True):
+        scale = np.abs(other).max()
+        assert np.abs(one - other).max() <= (0.03 * scale if rounds else 0)
+        assert not rounds or np.abs(one - other).max() > 0
+
+
+def test_a_gpu_takes_tf32_for_bfloat16() -> None:
+    with wf.matmul_precision("bfloat16"):
+        program = build(wf.jit(lambda x: x @ x).trace(wf.zeros((32, 32))).graph, GPU)
+    assert [k.notes for k in program.info] == [("products in tf32",)]
+
+
 def test_a_gpus_kernels_say_it_in_their_key() -> None:
     x, y = wf.zeros((32, 32)), wf.zeros((32, 32))
     keys = set()
@@ -151,7 +182,7 @@ def test_set_and_get() -> None:
 
 @pytest.mark.parametrize(("wrong", "said"), [
     ("highest", "what others call highest is float32 here"), ("high", "is tf32x3 here"), ("tensorfloat32", "is tf32 here"),
-    ("float16", r"precision='float16' must be \"float32\", \"tf32\" or \"tf32x3\"$"), (None, "precision=None"),
+    ("float16", r"precision='float16' must be \"float32\", \"tf32\", \"tf32x3\" or \"bfloat16\"$"), (None, "precision=None"),
     (np.float32, "must be"),
 ])
 def test_another_precision_is_refused(wrong: Any, said: str) -> None:

@@ -281,8 +281,8 @@ class Contraction:
 
     order: the order of the sum over k. None: the generator chooses it from the kernel and the CPU (the weight gradient of a
         convolution, which sums pixels in memory order).
-    precision: the format to which float32 operands may be shortened: "float32" (none), "tf32", "tf32x3". Only devices that list
-        it in ``Target.precisions`` receive another one than "float32".
+    precision: the format to which float32 operands may be shortened: "float32" (none), "tf32", "tf32x3" or "bfloat16". Only
+        devices that list it in ``Target.precisions`` receive another one than "float32".
     accumulator: how the sum is rounded on the way, if it is; its blocks are those of ``order``. No device may ignore it.
     """
 

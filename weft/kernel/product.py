@@ -48,7 +48,7 @@ class Product:
     """acc[outer, m, n] = sum over k of a * b. ``m`` or ``n`` is None if its extent is 1.
 
     k_outer: extents of the axes of k that do not merge with its last one; they run outside of it.
-    order: the order of the sum over k_outer and k as one index. accumulator: see ``Contraction``.
+    order: the order of the sum over k_outer and k as one index. accumulator, precision: see ``Contraction``.
     tallies: reductions of the element (``tallies.py``), which ``tally_stores`` read when they are complete.
     """
 
@@ -66,6 +66,7 @@ class Product:
     tallies: tuple[Reduction, ...] = ()
     tally_stores: tuple[Store, ...] = ()
     accumulator: Accumulator | None = None
+    precision: str = "float32"
 
     @property
     def rows(self) -> int:
@@ -135,6 +136,7 @@ def match_product(kernel: Kernel) -> Product | None:
     return Product(
         c.id, outer, m, n, k.extent if k else 1, tuple([axis.extent for axis in k_outer]), operand(a, m, rounded_a, in_halves[0]),
         operand(b, n, rounded_b, in_halves[1]), c.accum, stores, contraction_order(c), tallies, tally_stores, c.accumulator,
+        c.precision,
     )
 
 

@@ -93,7 +93,7 @@ class Target:
     orders: Orders = Orders()
     fusion: FusionLimits = FusionLimits()
     kept_orders: frozenset[str] = EVERY
-    precisions: frozenset[str] = frozenset()
+    precisions: frozenset[str] = frozenset(("bfloat16",))
     fast_unordered: bool = False
     channels_last: int = 0
     relaying: int = 0

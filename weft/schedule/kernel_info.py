@@ -28,7 +28,7 @@ def describe_kernel(fused: FusedGroup, lines: dict[Any, str]) -> KernelInfo:
 def _notes(kernel: Kernel) -> tuple[str, ...]:
     """Return notes for explain: reduced precisions, sums in any order, and arrays stored channels last."""
     short = {s.precision: None for phase in kernel.phases for s in phase.stages if isinstance(s, Contraction)}
-    notes = [f"products in {p}" for p in short if p != "float32"]
+    notes = [f"products {'in' if p != 'bfloat16' else 'may round to'} {p}" for p in short if p != "float32"]
     stores = [s for phase in kernel.phases for stage in phase.stages for s in stores_of(stage)]
     if any(s.mode == "add_unordered" for s in stores):
         notes.append("additions in any order")

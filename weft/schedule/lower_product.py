@@ -11,11 +11,12 @@ from typing import Any
 from weft.dtypes.formats import BOOL, FLOATS, INT32, Format
 from weft.graph.node import Node
 from weft.graph.primitives.conv_general import dilation_phases, tap_phase
+from weft.graph.primitives.settings import has_formats
 from weft.kernel import index as ix
 from weft.kernel.index import Guard, Index
 from weft.kernel.ir import Affine, Axis, Contraction, Phase, Reduction, Stage, Value, axis_index
 from weft.kernel.summation import accumulator_order, product_order, window_order
-from weft.kernel.target import Order, Orders
+from weft.kernel.target import Order, Orders, Target
 from weft.schedule.convolution_order import sums_along_positions
 from weft.schedule.expand import Expander, Pending, Scope
 from weft.schedule.group_structure import Structure, reduces
@@ -93,19 +94,27 @@ def _stages(
         for v, form in zip((a, b), node.params.get("operands", (None, None)), strict=True)
     )
     accum = node.dtype.computed
-    precision, accumulator = node.params.get("precision", "float32"), node.params.get("accumulator")
-    if precision not in x.view.target.precisions:
-        precision = "float32"
+    accumulator = node.params.get("accumulator")
     stores: Any = tuple(pending)
     if accumulator is not None:
         sum_order: Order | None = accumulator_order(accumulator, prod([axis.extent for axis in k]))
     else:
         sum_order = order(m, n, k)
     c = Contraction(
-        number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, sum_order, () if tallies else stores, precision,
-        accumulator,
+        number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, sum_order, () if tallies else stores,
+        _find_precision(node, x.view.target), accumulator,
     )
     return (c, Stage(loops, tuple(reductions), stores)) if tallies else (c,)
+
+
+def _find_precision(node: Node, target: Target) -> str:
+    """Return the lowest precision that the node permits and the target has."""
+    permitted = node.params.get("precision", "float32")
+    if permitted == "bfloat16":
+        if "bfloat16" in target.precisions and node.op.name == "dot_general" and not has_formats(node.params):
+            return permitted
+        permitted = "tf32"
+    return permitted if permitted in target.precisions else "float32"
 
 
 def expand_tally(x: Expander, value: Value, tally: Node) -> tuple[Value, Format]:

@@ -171,15 +171,16 @@ def _check_bool(function: str, on: Any) -> bool:
 
 
 _NAMES_ELSEWHERE = {  # the names in PyTorch and JAX
-    "highest": "float32", "high": "tf32x3", "medium": "tf32", "default": "float32", "tensorfloat32": "tf32",
-    "bfloat16": "tf32, or cast the operands", "ieee": "float32",
+    "highest": "float32", "high": "tf32x3", "medium": "bfloat16", "default": "float32", "tensorfloat32": "tf32",
+    "bf16": "bfloat16", "ieee": "float32",
 }
 
 
 def set_matmul_precision(precision: str) -> None:
     """Set the minimum precision of products and convolutions of float32. The default is float32.
 
-    A lower precision is a permission: GPUs then use their tensor cores, the CPU, which would gain nothing, computes as before.
+    A lower precision is a permission: GPUs then use their tensor cores, and processors with AVX512-BF16 its instruction, for
+    products of matrices of at least a million operations; all else is computed as before.
     Sums and arrays are always float32. An operation uses the precision in force when it is written, its derivatives use the
     same, and a jitted function is traced once for each setting. The setting applies to all threads.
 
@@ -187,7 +188,8 @@ def set_matmul_precision(precision: str) -> None:
     ----------
     precision : str
         ``"float32"``: IEEE 754 products. ``"tf32"``: operands are rounded to 11 significant bits, as many as float16 has, which
-        is the fastest. ``"tf32x3"``: three such products, of upper and lower bits, nearly as exact as float32.
+        is the fastest on GPUs. ``"tf32x3"``: three such products, of upper and lower bits, nearly as exact as float32.
+        ``"bfloat16"``: operands are rounded to 8 significant bits, on CPUs. GPUs take tf32 for it.
 
     Raises
     ------
@@ -209,7 +211,7 @@ def get_matmul_precision() -> str:
 
     Returns
     -------
-    str : ``"float32"``, ``"tf32"`` or ``"tf32x3"``
+    str : ``"float32"``, ``"tf32"``, ``"tf32x3"`` or ``"bfloat16"``
 
     Examples
     --------
@@ -240,7 +242,7 @@ def _check_precision(function: str, precision: Any) -> str:
     if precision not in PRECISIONS:
         equivalent = _NAMES_ELSEWHERE.get(str(precision).lower())
         hint = f"; what others call {precision} is {equivalent} here" if equivalent else ""
-        raise ValueError(f'{function}: precision={precision!r} must be "float32", "tf32" or "tf32x3"{hint}')
+        raise ValueError(f'{function}: precision={precision!r} must be "float32", "tf32", "tf32x3" or "bfloat16"{hint}')
     return precision
 
 

@@ -29,7 +29,7 @@ class Choice(Generic[T]):
         self.value = value
 
 
-PRECISIONS = ("float32", "tf32", "tf32x3")
+PRECISIONS = ("float32", "tf32", "tf32x3", "bfloat16")
 MATMUL_PRECISION = Choice("float32")  # the precision of new products
 ADD, ADD_UNORDERED = "add", "add_unordered"
 ADD_MODES = (ADD, ADD_UNORDERED)

@@ -94,8 +94,12 @@ def in_pairs(p: Product, isa: ISA) -> tuple[Product, Dot | None]:
     """Return a product of floats that bfloat16 holds, whose k counts pairs, and how they are multiplied; ``p`` and None if not.
 
     Both operands are packed. A pair lies in one block of the sum, and in one row of k. Sums rounded at each step remain fmas, and
-    so do small products.
+    so do small products. A product that may round its operands to bfloat16 does so for this.
     """
+    if p.precision == "bfloat16":
+        a, b = (replace(x, rounded=BFLOAT16) if x.buffer.dtype is FLOAT32 and x.rounded is None else x for x in (p.a, p.b))
+        rounded, dot = in_pairs(replace(p, a=a, b=b, precision="float32"), isa)
+        return (p, None) if dot is None else (rounded, dot)
     formats = (p.a.rounded or p.a.buffer.dtype, p.b.rounded or p.b.buffer.dtype)
     block, total = p.order.block, p.k * p.k_iterations
     if not isa.multiplies_bfloat16 or p.accum is not FLOAT32 or not all(holds(BFLOAT16, form) for form in formats):
