@@ -139,7 +139,7 @@ __all__ = sorted([
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None and name not in _MODULES:
-        raise importlib.import_module("weft.process.foreign_names").missing_name("weft", name, __all__)
+        raise importlib.import_module("weft.process.name_errors").missing_name("weft", name, __all__)
     with defer_signals():
         value = importlib.import_module(_MODULES[name] if home is None else home)
         if home is not None:
@@ -151,7 +151,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _suggest_names(module: types.ModuleType) -> None:
-    importlib.import_module("weft.process.foreign_names").explain_missing_names(module)
+    importlib.import_module("weft.process.name_errors").explain_missing_names(module)
 
 
 def __dir__() -> list[str]:

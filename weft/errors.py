@@ -155,7 +155,7 @@ def _find_call(frame: Any) -> tuple[str, Any]:
     """Return the name and frame of weft's function that the user's line called, or ``("", None)`` if it has no public name."""
     called = None
     while frame is not None and is_own_file(frame.f_code.co_filename):
-        if frame.f_code.co_name != "_check_and_call":  # the decorator of weft.process.foreign_names
+        if frame.f_code.co_name != "_check_and_call":  # the decorator of weft.process.keyword_checks
             called = frame
         frame = frame.f_back
     if called is None or called.f_code.co_filename == _OPERATORS:  # a + b calls no named function

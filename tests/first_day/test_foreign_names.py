@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import weft as wf
-from weft.process import foreign_names
-from weft.process.tracebacks import complete_message
+from weft.process import foreign_names, keyword_checks
+from weft.process.keyword_checks import complete_message
 
 OWNERS: dict[str, tuple[Any, dict[str, str]]] = {
     "array": (wf.ones(2), foreign_names.ARRAY), "scalar": (wf.ones(2).sum(), foreign_names.ARRAY),
@@ -103,7 +103,7 @@ def test_constructors_take_the_keywords_of_their_signatures() -> None:
     for owner in (wf.nn, wf.optim, wf.train, wf.data):
         for name in owner.__all__:
             cls = getattr(owner, name)
-            accepted = foreign_names.accepted_keywords(cls) if isinstance(cls, type) else None
+            accepted = keyword_checks.accepted_keywords(cls) if isinstance(cls, type) else None
             if accepted is not None:
                 parameters = inspect.signature(cls).parameters.values()
                 assert {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)} <= {*accepted}, name

@@ -194,7 +194,7 @@ def test_tracebacks_hide_own_frames() -> None:
 
 def test_misspelled_attributes() -> None:
     """Python's own display suggests a name; IPython's is told one."""
-    from weft.process.tracebacks import suggest_attribute
+    from weft.process.name_errors import suggest_attribute
 
     for code, close in ((lambda: wf.ones(2).sume, "sum"), (lambda: net().paramters, "parameters"), (lambda: [].apend, "")):
         with pytest.raises(AttributeError) as caught:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from weft.process.foreign_names import ARRAY, add_foreign_names, own_names
+from weft.process.foreign_names import ARRAY
+from weft.process.name_errors import add_foreign_names, own_names
 
 _METHODS = {
     "weft.functions.reductions.folds": "all any argmax argmin max min prod sum cumprod cumsum mean std var",

@@ -8,7 +8,7 @@ import importlib
 
 from weft.graph import source_lines
 from weft.nn import init as init
-from weft.process.foreign_names import explain_missing_names
+from weft.process.name_errors import explain_missing_names
 
 _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__init__.pyi``
     "activations": """

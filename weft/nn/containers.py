@@ -12,7 +12,8 @@ from weft.nn.module import Module
 from weft.nn.module_tree import ModuleTree, find_modules
 from weft.nn.size_arguments import int_or_none
 from weft.process.docstrings import complete_module
-from weft.process.foreign_names import SEQUENTIAL, add_foreign_names
+from weft.process.foreign_names import SEQUENTIAL
+from weft.process.name_errors import add_foreign_names
 
 
 class Sequential(Module):

@@ -17,8 +17,9 @@ from weft.dtypes.api import can_cast, is_inexact
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import compute_fallible
 from weft.errors import AxisError, DTypeError, LabelError, ShapeError, TraceError, short, warn
-from weft.process.foreign_names import FLAGS, MODULE, KeywordCheck, add_foreign_names, own_names, suggest
-from weft.process.tracebacks import complete_message
+from weft.process.foreign_names import FLAGS, MODULE
+from weft.process.keyword_checks import KeywordCheck, complete_message
+from weft.process.name_errors import add_foreign_names, own_names, suggest
 from weft.transforms.tree import matches, register_module, structure_changed
 
 _PARAMETERS: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()  # arrays of modules, by id

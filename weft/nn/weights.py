@@ -14,7 +14,6 @@ import math
 import operator
 import os
 import re
-import reprlib
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -24,7 +23,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.array.convert import refuse_subclass
-from weft.dtypes.api import as_dtype, is_float, is_integer
+from weft.dtypes.api import as_dtype, is_float
 from weft.dtypes.formats import FORMATS, FROM_NUMPY
 from weft.dtypes.formats import named as format_named
 from weft.dtypes.rounding import convert_array
@@ -32,6 +31,7 @@ from weft.eager.materialise import read_array
 from weft.errors import DataError, DTypeError, warn
 from weft.functions.creation.fill import asarray
 from weft.nn.module_tree import ModuleTree, arrays_in
+from weft.nn.weight_names import Rename, hint_at_prefix, hint_at_width, is_counter, list_names, rename_arrays, short_repr
 from weft.process.docstrings import complete_module
 from weft.process.files import read, target, write_atomically
 
@@ -228,23 +228,11 @@ def _are_counts(x: Any) -> bool:
     return isinstance(x, list) and all(type(i) is int and 0 <= i <= MAX_BYTES for i in x)
 
 
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = 120
-_REPR.maxlist = _REPR.maxtuple = _REPR.maxdict = 8
-
-
-def short_repr(x: Any) -> str:
-    """Return the repr of a value from a file, shortened for a message."""
-    return _REPR.repr(x)
-
-
 def _file_error(source: Any, why: str) -> DataError:
     return DataError(f"{source} is damaged or no safetensors file: {why}")
 
 
 Model = TypeVar("Model")
-Rename = Callable[[str], str | None]
-COUNTER = "num_batches_tracked"  # a batch norm's counter in files of PyTorch, which weft uses only with momentum=None
 
 
 def save(path: str | os.PathLike, arrays: Any, dtype: Any = None) -> None:
@@ -368,19 +356,19 @@ def load_into(
     for name, form in tree.forms.items():
         if (of_file := metadata.get(STORED + name, form)) != form:
             raise DataError(f"{path}: {name!r} is {short_repr(of_file)[1:-1]}, the model's is {form}: quantize the model alike")
-    loaded = _renamed(loaded, rename, path)
+    loaded = rename_arrays(loaded, rename, path)
     own = tree.leaves
     for other, first in tree.aliases.items():  # shared weights: the first name wins
         if other in loaded and other not in own:
             loaded.setdefault(first, loaded[other])
             del loaded[other]
     missing = sorted(own.keys() - loaded.keys())
-    unexpected = sorted(n for n in loaded.keys() - own.keys() if n not in tree.state_names and not _is_counter(n, loaded[n]))
+    unexpected = sorted(n for n in loaded.keys() - own.keys() if n not in tree.state_names and not is_counter(n, loaded[n]))
     partial_load = ""
     if missing or unexpected:
-        difference = f"missing {_list_names(missing)}, not in the model {_list_names(unexpected)}"
+        difference = f"missing {list_names(missing)}, not in the model {list_names(unexpected)}"
         if strict or len(missing) == len(own):
-            hint = _width_hint(model, unexpected) or _rename_hint(missing, unexpected)
+            hint = hint_at_width(model, unexpected) or hint_at_prefix(missing, unexpected)
             raise DataError(f"{path} does not fit the model: {difference}{hint}")
         partial_load = f"load: {len(own) - len(missing)} of the model's {len(own)} arrays were read from {path}: {difference}"
         own = {name: value for name, value in own.items() if name in loaded}
@@ -488,50 +476,6 @@ def _aliases(model: ModuleTree) -> dict[str, str]:
     return found
 
 
-def _renamed(loaded: dict[str, np.ndarray], rename: Any, path: Any) -> dict[str, np.ndarray]:
-    """Return the arrays of a file by their names in the model."""
-    if rename is None:
-        return dict(loaded)
-    if isinstance(rename, Mapping):
-        used: set[str] = set()
-        keys = sorted(rename, key=len, reverse=True)
-
-        def change(name: str) -> str | None:
-            for key in keys:
-                if name == key or name.startswith(key if not key or key.endswith(".") else key + "."):
-                    used.add(key)
-                    new = rename[key]
-                    return None if new is None else new + name[len(key) :]
-            return name
-    elif callable(rename):
-        used, keys, change = set(), [], rename
-    else:
-        raise TypeError(f"load: rename must be a dict or a function of a name, not {short_repr(rename)}")
-    out: dict[str, np.ndarray] = {}
-    for name, value in loaded.items():
-        new = change(name)
-        if new is None:
-            continue
-        if not isinstance(new, str) or new in out:
-            raise DataError(f"{path}: rename gives {name!r} the name {new!r}" + (", as another" if new in out else ""))
-        out[new] = value
-    if unused := sorted(set(keys) - used):
-        names = f"{_list_names(unused)}, which no name begins with; there are {_list_names(list(loaded))}"
-        raise DataError(f"{path}: rename has {names}")
-    return out
-
-
-def _rename_hint(missing: list[str], unexpected: list[str]) -> str:
-    """Return a hint if the names differ by a prefix."""
-    for name in unexpected[:20]:
-        for own in missing:
-            if name.endswith("." + own):
-                return f". rename={{{name[: -len(own)]!r}: ''}} removes the prefix"
-            if own.endswith("." + name):
-                return f". rename={{'': {own[: -len(name)]!r}}} adds the prefix"
-    return ""
-
-
 def _nest(flat: dict[str, Any], stored_dicts: str, source: str) -> dict[str, Any]:
     """Return arrays by dotted name as nested dicts. stored_dicts : a list of the dicts' names, from the file"""
     try:
@@ -626,27 +570,6 @@ def recurrent_state_names(model: ModuleTree) -> set[str]:
     """Return the names under which stateful layers keep state between batches, whether it exists or not."""
     layers = [(prefix, m) for prefix, m in model.modules() if hasattr(m, "reset_state")]
     return {f"{prefix}.{name}" if prefix else name for prefix, m in layers for name in m.buffers}
-
-
-def _is_counter(name: str, array: np.ndarray) -> bool:
-    return name.rpartition(".")[2] == COUNTER and is_integer(array.dtype) and array.size == 1
-
-
-def _list_names(names: list[str]) -> str:
-    """Return names for a sentence: all of a few, the first of many."""
-    if len(names) > 6:
-        return f"{names[:5]} and {len(names) - 5} more"
-    return str(names) if names else "nothing"
-
-
-def _width_hint(model: Any, unexpected: list[str]) -> str:
-    """Return a hint if a layer has no weights yet because its width was left out."""
-    modules = dict(model.modules()) if isinstance(model, ModuleTree) else {}
-    for name in unexpected:
-        prefix, _, last = name.rpartition(".")
-        if prefix in modules and modules[prefix].__dict__.get(last, 0) is None:
-            return f". The model has no {name!r} yet: if a width was left out, call it once on a batch first, model(x[:1])"
-    return ""
 
 
 complete_module(globals())

@@ -28,7 +28,9 @@ from weft.optim.array_writes import Writes, write_together
 from weft.optim.clipping import clip_by_norm, clip_by_value
 from weft.optim.groups import DELETED_MARK, GroupOptions, Groups
 from weft.optim.update_arguments import check_learning_rate, match_gradients, named_arrays
-from weft.process.foreign_names import OPTIMIZER, KeywordCheck, add_foreign_names, own_names
+from weft.process.foreign_names import OPTIMIZER
+from weft.process.keyword_checks import KeywordCheck
+from weft.process.name_errors import add_foreign_names, own_names
 from weft.runtime.cell import inside_trace, owning_trace
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import compute_traced

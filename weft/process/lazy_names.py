@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from weft.process.foreign_names import missing_name
+from weft.process.name_errors import missing_name
 
 
 def load_on_use(package: str, names: Mapping[str, str]) -> list[str]:

@@ -23,7 +23,8 @@ import numpy as np
 
 from weft.errors import DataError
 from weft.nn.module import Module
-from weft.nn.weights import pack, recurrent_state_names, short_int, short_repr, unpack
+from weft.nn.weight_names import short_repr
+from weft.nn.weights import pack, recurrent_state_names, short_int, unpack
 from weft.optim import Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.optim.schedules import Schedule

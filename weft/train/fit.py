@@ -26,7 +26,9 @@ from weft.optim import Adam, Optimizer
 from weft.optim.update_arguments import named_arrays
 from weft.process.docstrings import complete_module
 from weft.process.files import target
-from weft.process.foreign_names import MODULES, advise_keywords, suggest
+from weft.process.foreign_names import MODULES
+from weft.process.keyword_checks import advise_keywords
+from weft.process.name_errors import suggest
 from weft.train import checkpoint as checkpoints
 from weft.train.batches import Arrays, Feed, Stream, check_samples, is_stream, split_rows
 from weft.train.checkpoint import lock_checkpoint

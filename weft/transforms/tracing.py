@@ -37,7 +37,7 @@ from weft.errors import TraceError
 from weft.graph.calls import inline
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
-from weft.process.tracebacks import complete_message
+from weft.process.keyword_checks import complete_message
 from weft.runtime.traced_int import SCALARS, TRACED_TYPES, Slot, Tape
 from weft.transforms.content import has_content
 from weft.transforms.object_state import Content, swap_numbers

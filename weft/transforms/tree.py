@@ -18,8 +18,8 @@ import numpy as np
 
 from weft.array import Array, Scalar, ndarray
 from weft.dtypes.formats import INEXACT
-from weft.process.foreign_names import KeywordCheck
 from weft.process.import_hook import import_needed
+from weft.process.keyword_checks import KeywordCheck
 from weft.process.signals import defer_signals
 from weft.runtime.traced_int import TRACED_TYPES
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
-from weft.process.foreign_names import missing_name
+from weft.process.name_errors import missing_name
 
 _LAZY = {
     "weft.functions.linalg.decompositions": """

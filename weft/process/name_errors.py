@@ -1,0 +1,104 @@
+"""Errors for names that weft does not have: with weft's spelling of another library's name, or with the name most alike.
+
+Classes get a :class:`ForeignName` per entry of their table, which raises when it is read: a ``__getattr__`` would slow down every
+attribute. ``wf`` and its modules ask :func:`missing_name` after a lookup has failed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterable
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from weft.process.foreign_names import MODULES
+
+
+class ForeignName:
+    """Class attribute that raises AttributeError with weft's spelling. An attribute of the instance or of a subclass hides it."""
+
+    __slots__ = ("name", "spelling")
+
+    def __init__(self, name: str, spelling: str) -> None:
+        self.name, self.spelling = name, spelling
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        raise _refuse(f"{owner.__name__!r} object has no attribute {self.name!r}; in weft: {self.spelling}", self.name)
+
+
+class ForeignFlag(ForeignName):
+    """A foreign name that may not be assigned either, as in ``layer.trainable = False``."""
+
+    __slots__ = ()
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        self.__get__(instance, type(instance))
+
+
+def _refuse(message: str, name: str) -> AttributeError:
+    return AttributeError(message, name=name)  # without ``obj``: Python's own suggestion would follow ours
+
+
+def add_foreign_names(owner: type, names: dict[str, str], flags: Iterable[str] = ()) -> None:
+    """Let the attributes ``names`` of a class that it does not have raise an error with weft's spelling.
+
+    flags : those that may not be assigned either
+    """
+    for name, spelling in names.items():
+        if inspect.getattr_static(owner, name, None) is None:
+            setattr(owner, name, (ForeignFlag if name in flags else ForeignName)(name, spelling))
+
+
+def own_names(owner: type, names: Iterable[str]) -> list[str]:
+    """Return the names of ``dir`` without foreign ones."""
+    attributes = {name: value for base in reversed(owner.__mro__) for name, value in vars(base).items()}
+    return [name for name in names if not isinstance(attributes.get(name), ForeignName)]
+
+
+def missing_name(module: str, name: str, names: Iterable[str]) -> AttributeError:
+    """Return the error for a name that a module does not have. ``names`` : the names that it has"""
+    public = module.replace("weft.functions.", "weft.")
+    return _refuse(f"module {public!r} has no attribute {name!r}" + _advice(public, name, tuple(names)), name)
+
+
+@lru_cache(256)
+def _advice(module: str, name: str, names: tuple[str, ...]) -> str:
+    spelling = MODULES.get(module, {}).get(name)
+    if spelling is not None:
+        return f"; in weft: {spelling}"
+    if name.startswith("_"):
+        return ""
+    close = suggest(name, names)
+    prefix = "wf" + module.removeprefix("weft")
+    return f". Did you mean {prefix}.{close}?" if close else ""
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """Return the name most like a misspelled one, or ""."""
+    names = [known for known in names if not known.startswith("_")]
+    same = [known for known in names if known.lower() == name.lower()]
+    if close := same or difflib.get_close_matches(name, names, 1, 0.75):
+        return close[0]
+    lower = {known.lower(): known for known in names}
+    close = difflib.get_close_matches(name.lower(), lower, 1, 0.7)
+    return lower[close[0]] if close else ""
+
+
+def suggest_attribute(error: BaseException) -> None:
+    """Add the attribute most like a misspelled one of weft's objects to an error's message, as Python's own display does."""
+    owner = type(getattr(error, "obj", None))
+    if isinstance(error, AttributeError) and error.args and any(c.__module__.partition(".")[0] == "weft" for c in owner.__mro__):
+        if close := suggest(str(error.name), dir(error.obj)):
+            error.args = (f"{error.args[0]}. Did you mean {close}?",)
+
+
+def explain_missing_names(module: ModuleType) -> None:
+    """Let a module without a ``__getattr__`` suggest a name for one that it does not have. Other lookups stay as fast."""
+    names = vars(module)
+
+    def __getattr__(name: str) -> Any:
+        raise missing_name(module.__name__, name, names.get("__all__", ()))
+
+    names.setdefault("__getattr__", __getattr__)
