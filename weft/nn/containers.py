@@ -90,21 +90,13 @@ class Sequential(Module):
 
     def forward(self, x: Array) -> Array:
         result: Any = x
-        layers: Any = iter(self.layers)
+        position = 0
         try:
-            for layer in layers:
+            for position, layer in enumerate(self.layers):  # noqa: B007  the error names the position
                 result = layer(result)
         except (TypeError, ValueError, AttributeError) as error:
-            position = len(self.layers) - layers.__length_hint__() - 1
             if position and not isinstance(result, Array):
-                before = type(self.layers[position - 1]).__name__
-                kind = f"a {type(result).__name__} of {len(result)}" if isinstance(result, tuple | list) else repr(result)
-                fix = "end its forward with `return`" if result is None else (
-                    "write a Module that passes on the part it needs, such as x, state = layer(x)")
-                raise TypeError(
-                    f"Sequential: layer {position - 1} ({before}) returns {kind}, which layer {position} "
-                    f"({type(self.layers[position]).__name__}) cannot take: {fix}"
-                ) from error
+                raise _refuse_result(self.layers, position, result) from error
             raise
         return result
 
@@ -185,6 +177,17 @@ class Sequential(Module):
 
 
 add_foreign_names(Sequential, SEQUENTIAL)
+
+
+def _refuse_result(layers: tuple[Module, ...], position: int, result: Any) -> TypeError:
+    """Return the error of the layer at ``position``, which cannot take the ``result`` of the layer before it."""
+    before, after = (type(layers[i]).__name__ for i in (position - 1, position))
+    kind = f"a {type(result).__name__} of {len(result)}" if isinstance(result, tuple | list) else repr(result)
+    fix = "end its forward with `return`" if result is None else (
+        "write a Module that passes on the part it needs, such as x, state = layer(x)")
+    return TypeError(
+        f"Sequential: layer {position - 1} ({before}) returns {kind}, which layer {position} ({after}) cannot take: {fix}"
+    )
 
 
 class Residual(Module):
