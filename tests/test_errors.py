@@ -192,13 +192,13 @@ def test_weight_files(tmp_path: Path) -> None:
     damaged = [b"", content[:4], content[: len(content) // 2], content[:-1], b"\xff" * 8 + content[8:], b"PK\3\4" * 30]
     for bad in damaged:
         path.write_bytes(bad)
-        with pytest.raises(DataError, match=r"net\.safetensors is damaged or no safetensors file"):
+        with pytest.raises(DataError, match=r"net\.safetensors is (damaged or no safetensors|a damaged \.npz) file"):
             wf.io.load_into(net, path)
     wf.io.save(path, linear(5, 3))
     with pytest.raises(DataError, match=r"'weight' has shape \(3, 5\), the model's has \(3, 4\)"):
         wf.io.load_into(net, path)
     wf.io.save(path, {"weight": wf.ones((3, 4)), "other": wf.ones(1)})
-    with pytest.raises(DataError, match=r"does not fit the model: missing \['bias'\], not in the model \['other'\]"):
+    with pytest.raises(DataError, match=r"does not fit the model: missing .*'bias' \(3,\); not in the model: 'other' \(1,\)"):
         wf.io.load_into(net, path)
     np.testing.assert_array_equal(net.weight.numpy(), before)
     assert list(tmp_path.iterdir()) == [path], "nothing temporary is left"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 import zipfile
 from pathlib import Path
@@ -41,11 +42,11 @@ def test_load_in_part(tmp_path: Path) -> None:
     model, path = net(), tmp_path / "net.safetensors"
     model.save(path)
     other = wf.nn.Sequential(wf.nn.Linear(3, 4), wf.nn.BatchNorm1d(4), wf.nn.Linear(4, 7), wf.nn.Linear(7, 7))
-    with pytest.raises(DataError, match=r"missing \['3.bias', '3.weight'\]"):
+    with pytest.raises(DataError, match=r"missing from the file: '3.weight' \(7, 7\), '3.bias' \(7,\)\. strict=False leaves"):
         other.load(path)
-    with pytest.raises(DataError, match=r"'2.weight' has shape .*, the model's has .*; rename={'2.weight': None} leaves it out"):
+    with pytest.raises(DataError, match=r"has \(7, 4\), and so for '2.bias'; rename={'2.weight': None} leaves it out"):
         other.load(path, strict=False)
-    with pytest.warns(RuntimeWarning, match=r"6 of the model's 10 arrays were read .*missing \['2.bias'"):
+    with pytest.warns(RuntimeWarning, match=r"6 of the model's 10 arrays were read .*missing from the file: '2.weight'"):
         other.load(path, strict=False, rename={"2": None})
     assert (other[0].weight == model[0].weight).all() and (other[1].running_var == model[1].running_var).all()
     with pytest.raises(DataError, match="does not fit the model"):
@@ -59,9 +60,9 @@ def test_rename(tmp_path: Path) -> None:
         net().load(path)
     assert equal(net().load(path, rename={"model.": ""}), model)
     assert equal(net().load(path, rename=lambda name: name.removeprefix("model.")), model)
-    with pytest.raises(DataError, match=r"rename has \['head'\], which no name begins with"):
+    with pytest.raises(DataError, match=r"rename has 'head', with which no name in the file begins; the file has 'model.0.bias'"):
         net().load(path, rename={"model.": "", "head": None})
-    with pytest.raises(DataError, match="rename gives .* as another"):
+    with pytest.raises(DataError, match=r"rename gives two arrays the name 'x': 'model.0.bias' \(4,\), 'model.0.weight'"):
         net().load(path, rename=lambda name: "x")
     with pytest.raises(TypeError, match="rename must be a dict or a function"):
         net().load(path, rename=3)
@@ -136,7 +137,7 @@ def test_checkpoint_of_an_own_loop(tmp_path: Path) -> None:
     assert equal(wf.optim.Adam().init(model).load(path), optimizer)
     with pytest.raises(DataError, match=r"call optimizer.init\(model\) first"):
         wf.optim.Adam().load(path)
-    with pytest.raises(DataError, match="does not fit the model"):
+    with pytest.raises(DataError, match="does not fit the optimizer: .* of another optimizer"):
         wf.optim.SGD(0.1).init(model).load(path)
 
 
@@ -189,3 +190,72 @@ def test_tied_weights(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         plain.b.weight = plain.a.weight.copy()
     assert (plain.b.weight == plain.a.weight).all()
+
+
+def rewrite(path: Path, change: Any) -> None:
+    path.write_bytes(change(path.read_bytes()))
+
+
+DIFFERENCES: dict[str, tuple[Any, str]] = {  # how a file of net() is read, and the message after its path
+    "two names": (lambda p: net().load(p, rename={"0.": "2."}), "rename gives two arrays the name '2.bias': '0.bias' (4,), "
+                  "'2.bias' (2,). Give them two names; rename={..., '2.bias': None} leaves one out"),
+    "no name": (lambda p: net().load(p, rename=lambda name: 3), "rename returned 3 for '0.bias': return its new name, or None"),
+    "a number": (lambda p: net().load(p, rename={"0.": 3}), "rename has '0.': 3; a key is a name in the file or its beginning"),
+    "reversed": (
+        lambda p: wf.nn.Sequential(("fc", wf.nn.Linear(3, 4))).load(p, rename={"fc": "0"}),
+        ". Keys are the file's names, values the model's: rename={'0': 'fc'}"),
+    "other names": (
+        lambda p: wf.nn.Sequential(("a", wf.nn.Linear(3, 4)), wf.nn.BatchNorm1d(4), ("b", wf.nn.Linear(4, 2))).load(p),
+        "By their shapes, rename={'0': 'a', '2': 'b'} fits"),
+    "unlike shapes": (lambda p: wf.nn.Sequential(("a", wf.nn.Linear(3, 5))).load(p), "strict=False reads the names that both"),
+    "no common name": (lambda p: wf.nn.Linear(9, 9).load(p, strict=False), "rename={'name in the file': 'name in the model'}"),
+    "a model's file": (lambda p: wf.optim.Adam().init(net()).load(p), "The file holds no state of an optimizer"),
+    "arguments": (lambda p: wf.io.load_into(p, net()), "path must be a str or a path, not a Sequential: the arguments are model"),
+    "arguments of save": (lambda p: wf.io.save(net(), p), "path must be a str or a path, not a Sequential: the arguments are"),
+    "an open file": (lambda p: net().load(open(p, "rb")), "not a BufferedReader: give the path, not the open file"),  # noqa: SIM115
+    "a list of arrays": (lambda p: wf.io.save(p, {"a": [wf.ones(2), wf.ones(3)]}), "'a' is a list of 2 arrays: give each a name"),
+    "a ragged list": (lambda p: wf.io.save(p, {"a": [[1], [1, 2]]}), "'a' is a list whose items have several lengths"),
+    "a text": (lambda p: wf.io.save(p, {"a": "adam"}), "'a' is a str, and a weight file holds arrays of numbers: leave it out"),
+    "complex": (lambda p: wf.io.save(p, {"a": np.ones(2, "c8")}), "'a' has dtype complex64, .*: save its .real and .imag"),
+    "another file": (lambda p: wf.io.load(p.with_suffix(".npy")), "no weight file at .*. Did you mean 'net.safetensors'?"),
+    "no folder": (lambda p: wf.io.load(p / "x" / "y"), "no weight file at .*: there is no folder '.*'"),
+}
+
+
+@pytest.mark.parametrize("case", DIFFERENCES)
+def test_files_that_do_not_fit(tmp_path: Path, case: str) -> None:
+    path, (read, message) = tmp_path / "net.safetensors", DIFFERENCES[case]
+    net().save(path)
+    before = path.read_bytes()
+    with pytest.raises((DataError, DTypeError, TypeError), match=re.escape(message).replace(r"\.\*", ".*")):
+        read(path)
+    assert path.read_bytes() == before
+
+
+def test_kinds_of_files(tmp_path: Path) -> None:
+    path, model = tmp_path / "net.safetensors", net()
+    wf.optim.Adam().init(model).save(path)
+    with pytest.raises(DataError, match=r"holds an optimizer's state: optimizer.load\(path\) reads it"):
+        model.load(path)
+    for count, order in ((2, "T"), (4, r"transpose\(3, 2, 1, 0\)")):
+        shape = tuple(np.random.default_rng().permutation(9)[:count] + 1)
+        wf.io.save(path, {"a": wf.ones(shape[::-1])})
+        with pytest.raises(DataError, match=f"its axes have another order, as in Keras and JAX: .* write array.{order}"):
+            wf.io.load_into({"a": wf.ones(shape)}, path)
+    for begin, kind in ((b"version https://git-lfs", "git lfs pull"), (b"<!DOCTYPE html>", "a web page"),
+                        (b"\x80\4\x95", "a Python pickle"), (b"\x89HDF\r\n", "HDF5, as Keras writes"), (b'{"a": 1}', "JSON")):
+        path.write_bytes(begin + bytes(20))
+        with pytest.raises(DataError, match=f"net.safetensors is no weight file: it is .*{kind}"):
+            wf.io.load(path)
+    path = tmp_path / "net.npz"
+    wf.io.save(path, {"weight": wf.random.normal(size=50)})
+    at = path.read_bytes().index(b"NUMPY") + 200  # in the array's numbers
+    rewrite(path, lambda content: content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :])
+    with pytest.raises(DataError, match="net.npz is a damaged .npz file: array 'weight': its bytes do not match their checksum"):
+        wf.io.load(path)
+    rewrite(path, lambda content: content[:-40])
+    with pytest.raises(DataError, match="is a damaged .npz file: its end is missing. Copy, download or save it again"):
+        wf.io.load(path)
+    np.savez(path, a=np.array([{}], object))
+    with pytest.raises(DataError, match="net.npz: 'a' holds Python objects, which are not read"):
+        wf.io.load(path)

@@ -144,7 +144,7 @@ def test_damage_names_the_place_and_loads_nothing(tmp_path: Path) -> None:
     (lambda h, d: joined([1], d), "no table of tensors"),
     (lambda h, d: joined(h | {"v": 3}, d), "is not described by"),
     (lambda h, d: joined(b"[" * 100000, d), "cannot be read"),
-    (lambda h, d: b"\x93NUMPY" + d, "promise a header of .* it is NumPy's .npy"),
+    (lambda h, d: b"\x93NUMPY" + d, "it is no weight file: it is NumPy's .npy"),
     (lambda h, d: b"PK\3\4" + bytes(4) + d, "torch.save"),
     (lambda h, d: joined(h | {"v": h["v"] | {"shape": [1] * 65}}, d), "'v' has 65 dimensions, an array has 64 at most"),
     (lambda h, d: joined(h | {"v": h["v"] | {"shape": [2, 1 << 63]}}, d), r"shape \[2, 9223372036854775808\]"),
@@ -176,7 +176,7 @@ def test_models_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"call it once on a batch first"):
         wf.nn.Linear(None, 2).load(path)
     for bad, why in ((given | {"bias": np.arange(2)}, "'bias' has dtype int64"), (given | {"bias": np.ones(3)}, "has shape"),
-                     ({"weight": given["weight"]}, "missing"), (given | {"c": np.ones(1)}, r"not in the model \['c'\]")):
+                     ({"weight": given["weight"]}, "missing"), (given | {"c": np.ones(1)}, r"not in the model: 'c' \(1,\)")):
         wf.io.save(path, bad)
         with pytest.raises(DataError, match=why):
             model.load(path)
@@ -191,7 +191,7 @@ def test_counters_of_pytorch_are_passed_over(tmp_path: Path) -> None:
     assert all((a.numpy() == given[n]).all() for n, a in model.arrays().items())
     for name, value in (("1.num_batches", np.array(3)), ("1.num_batches_tracked", np.ones(2)), ("num_batches", np.array(3))):
         safetensors.numpy.save_file(given | {name: value}, path)
-        with pytest.raises(DataError, match=f"not in the model ..{name}"):
+        with pytest.raises(DataError, match=f"not in the model: .{name}"):
             model.load(path)
 
 
@@ -218,7 +218,7 @@ def test_a_header_of_any_length_and_many_names(tmp_path: Path) -> None:
         (tmp_path / "w").write_bytes(joined(json.dumps(header).encode() + b" " * blanks, data))
         assert wf.io.load(tmp_path / "w")["v"].numpy().tobytes() == value.tobytes()
     wf.io.save(tmp_path / "w", {f"layer{k}": wf.ones(1) for k in range(50)})
-    with pytest.raises(DataError, match=r"missing \['bias', 'weight'\], not in the model .*'layer12'\] and 45 more"):
+    with pytest.raises(DataError, match=r"missing .*'weight' \(2, 3\), .*; not in the model: .*'layer12' \(1,\), and 45 more"):
         wf.nn.Linear(3, 2).load(tmp_path / "w")
 
 

@@ -31,7 +31,16 @@ from weft.eager.materialise import read_array
 from weft.errors import DataError, DTypeError, warn
 from weft.functions.creation.fill import asarray
 from weft.nn.module_tree import ModuleTree, arrays_in
-from weft.nn.weight_names import Rename, hint_at_prefix, hint_at_width, is_counter, list_names, rename_arrays, short_repr
+from weft.nn.weight_names import (
+    Rename,
+    advise_on_difference,
+    describe_difference,
+    hint_at_width,
+    is_counter,
+    list_names,
+    rename_arrays,
+    short_repr,
+)
 from weft.process.docstrings import complete_module
 from weft.process.files import read, target, write_atomically
 
@@ -46,13 +55,23 @@ META, HEADER, TENSOR, FORMAT, STORED, DICTS = (
     "__metadata__", "weft.sha256", "sha256:", "weft.dtype:", "weft.quantized:", "weft.dicts",
 )
 BLANK = "0" * 64
+_REPAIR = ". Copy, download or save it again"
+_FROM_TORCH = "in PyTorch, safetensors.torch.save_file(model.state_dict(), path) writes a file that weft reads"
+_AS_NPZ = "numpy.savez(path, **arrays) writes a .npz that weft reads"
 OTHER_FORMATS = {  # first bytes of files that users mistake for weight files
     b"PK\3\4": "it is a zip archive, as torch.save and numpy.savez write",
-    b"\x93NUMPY": "it is NumPy's .npy, for numpy.load",
-    b"\x89HDF\r\n": "it is HDF5, as Keras writes",
-    b"GGUF": "it is a GGUF file",
-    b"\x80\2\x8a\nl\xfc": "it was written by an older version of torch.save",
-    b"\x80\4\x95": "it is a Python pickle",
+    b"\x93NUMPY": f"it is NumPy's .npy, which has no names: {_AS_NPZ}",
+    b"\x89HDF\r\n": f"it is HDF5, as Keras writes: {_AS_NPZ}",
+    b"GGUF": f"it is a GGUF file: {_AS_NPZ}",
+    b"\x80\2\x8a\nl\xfc": f"it was written by an older version of torch.save: {_FROM_TORCH}",
+    **dict.fromkeys(
+        (b"\x80\4\x95", b"\x80\5\x95", b"\x80\2}", b"\x80\3}"), f"it is a Python pickle, which may run any program: {_AS_NPZ}",
+    ),
+    b"version https://git-lfs": "it is a pointer of Git LFS, not the file itself: `git lfs pull` downloads that",
+    **dict.fromkeys(
+        (b"<!DOCTYPE", b"<!doctype", b"<html", b"<?xml"), "it is a web page, as a failed download leaves: download the file",
+    ),
+    b'{"': "it is JSON",
 }
 
 
@@ -78,7 +97,8 @@ def pack(arrays: dict[str, np.ndarray], stored_forms: Mapping[str, str] = {}, di
         native = array.dtype.newbyteorder("=")
         form = FROM_NUMPY.get(native)
         if form is None or form.kind == "complex":
-            raise DataError(f"{name!r} has dtype {array.dtype}, which a weight file cannot hold")
+            fix = ": save its .real and .imag, or write a .npz" if array.dtype.kind == "c" else ""
+            raise DataError(f"save: {name!r} has dtype {array.dtype}, which a weight file cannot hold{fix}")
         raw = np.ascontiguousarray(array, dtype=native).tobytes()
         metadata[TENSOR + name] = hashlib.sha256(raw).hexdigest()
         if not form.code:  # stored as unsigned integers
@@ -113,7 +133,7 @@ def unpack_all(content: bytes, source: Any) -> tuple[dict[str, np.ndarray], dict
         checksum = metadata.get(HEADER, "")
         blank = raw.replace(checksum.encode(), BLANK.encode(), 1) if len(checksum) == 64 else raw
         if hashlib.sha256(blank).hexdigest() != checksum:
-            raise DataError(f"{source} is damaged: its header (bytes 8 to {start}) does not match its checksum")
+            raise DataError(f"{source} is damaged: its header (bytes 8 to {start}) does not match its checksum{_REPAIR}")
     tensors = {name: _check_entry(name, entry, len(data), source) for name, entry in entries.items()}
     _check_spans(((begin, end, name) for name, (_, _, begin, end) in tensors.items()), len(data), source)
     arrays = {}
@@ -124,7 +144,8 @@ def unpack_all(content: bytes, source: Any) -> tuple[dict[str, np.ndarray], dict
         elif dtype == np.bool_ and end > begin and np.frombuffer(part, np.uint8).max() > 1:
             problem = "holds bytes other than 0 and 1, but is of bools"
         if problem:
-            raise DataError(f"{source} is damaged: tensor {short_repr(name)} (bytes {start + begin} to {start + end}) {problem}")
+            where = f"tensor {short_repr(name)} (bytes {start + begin} to {start + end})"
+            raise DataError(f"{source} is damaged: {where} {problem}{_REPAIR}")
         if (form_name := metadata.get(FORMAT + name)) is not None:
             dtype = _dtype_of(form_name, dtype, f"{source}: tensor {short_repr(name)}")
         arrays[name] = np.frombuffer(part, dtype).reshape(shape)
@@ -161,9 +182,10 @@ def _read_header(content: bytes, source: Any) -> tuple[dict[str, Any], dict[str,
         raise _file_error(source, f"it has {len(content)} bytes, a header needs more than 8")
     length = int.from_bytes(content[:8], "little")
     if length > min(len(content) - 8, MAX_HEADER):
-        cause = next((text for start, text in OTHER_FORMATS.items() if content.startswith(start)), "cut off or altered")
+        if cause := next((text for start, text in OTHER_FORMATS.items() if content.startswith(start)), ""):
+            raise DataError(f"{source} is no weight file: {cause}")
         promise = f"its first 8 bytes promise a header of {length} bytes, {len(content) - 8} follow"
-        raise _file_error(source, f"{promise}: {cause}")
+        raise _file_error(source, f"{promise}: cut off or altered")
     raw = content[8 : 8 + length]
     if length > LONG_HEADER and not HEADER_FORM.fullmatch(BLANKS.sub(b"", STRING.sub(b'"', raw))):
         raise _file_error(source, f"its header (bytes 8 to {8 + length}) is no table of tensors")
@@ -229,7 +251,7 @@ def _are_counts(x: Any) -> bool:
 
 
 def _file_error(source: Any, why: str) -> DataError:
-    return DataError(f"{source} is damaged or no safetensors file: {why}")
+    return DataError(f"{source} is damaged or no safetensors file: {why}{_REPAIR}")
 
 
 Model = TypeVar("Model")
@@ -268,21 +290,44 @@ def save(path: str | os.PathLike, arrays: Any, dtype: Any = None) -> None:
     stored = None if dtype is None else as_dtype(dtype)
     if stored is not None and not is_float(stored):
         raise DTypeError(f"save: dtype must be a float dtype such as 'float16', not {dtype!r}")
+    _check_path("save", path, "wf.io.save(path, arrays)")
     place = target(path, "save")  # raises before the arrays are computed
     if not isinstance(arrays, ModuleTree | Mapping) and not is_optimizer(arrays):
         raise DTypeError(
             f"save: arrays must be a Module, an optimizer or a dict of name -> array, not a {type(arrays).__name__}"
+            + (": write {\"name\": array}" if isinstance(arrays, Array | np.ndarray | list | tuple) else "")
         )
     tree = _Tree("save", arrays)
     content = {}
     for name, array in tree.leaves.items():
         refuse_subclass(array)
-        values = read_array(array.node) if isinstance(array, Array) else np.asarray(array)
-        if values.dtype.kind in "OUSmM":
-            raise DTypeError(f"save: {name!r} is a {type(array).__name__}, and a weight file holds arrays of numbers")
+        values = read_array(array.node) if isinstance(array, Array) else _as_values(name, array)
         is_cast = stored is not None and is_float(values.dtype)
         content[name] = _cast(values, stored, f"save: {name!r}") if is_cast else values
     write_atomically(path, _pack_npz(content) if place.suffix == ".npz" else pack(content, tree.forms, tree.dicts))
+
+
+def _check_path(function: str, path: Any, order: str) -> None:
+    """Raise TypeError if ``path`` is no path. order : how the function is called"""
+    if not isinstance(path, str | bytes | os.PathLike):
+        fix = "give the path, not the open file" if hasattr(path, "read") else f"the arguments are {order}"
+        raise TypeError(f"{function}: path must be a str or a path, not a {type(path).__name__}: {fix}")
+
+
+def _as_values(name: str, value: Any) -> np.ndarray:
+    """Return a value that is to be saved as a NumPy array; raise if it is none of numbers."""
+    if isinstance(value, list | tuple) and any(isinstance(item, Array | np.ndarray) for item in value):
+        fix = f"give each a name, {{'{name}.0': ..., '{name}.1': ...}}, or join them by wf.stack"
+        raise DTypeError(f"save: {name!r} is a {type(value).__name__} of {len(value)} arrays: {fix}")
+    try:
+        values = np.asarray(value)
+    except ValueError:  # lists of several lengths
+        kind = type(value).__name__
+        raise DTypeError(f"save: {name!r} is a {kind} whose items have several lengths: give each a name") from None
+    if values.dtype.kind in "OUSmM":
+        what = f"{name!r} is a {type(value).__name__}, and a weight file holds arrays of numbers"
+        raise DTypeError(f"save: {what}: leave it out, or write it as JSON")
+    return values
 
 
 def load(path: str | os.PathLike) -> dict[str, Any]:
@@ -307,6 +352,7 @@ def load(path: str | os.PathLike) -> dict[str, Any]:
     >>> wf.io.load(path)["more"]
     {'steps': array(7, dtype=int64)}
     """
+    _check_path("load", path, "wf.io.load(path), or model.load(path)")
     arrays, metadata = _read(path)
     return _nest({name: asarray(value) for name, value in arrays.items()}, metadata.get(DICTS, "[]"), os.fspath(path))
 
@@ -347,6 +393,7 @@ def load_into(
     >>> bool((wf.io.load_into(other, path, rename={"": "0."})[0].weight == net.weight).all())
     True
     """
+    _check_path("load", path, "model.load(path), or wf.io.load_into(model, path)")
     loaded, metadata = _read(path)
     if isinstance(model, Mapping):
         _start_optimizers(model)
@@ -356,32 +403,39 @@ def load_into(
     for name, form in tree.forms.items():
         if (of_file := metadata.get(STORED + name, form)) != form:
             raise DataError(f"{path}: {name!r} is {short_repr(of_file)[1:-1]}, the model's is {form}: quantize the model alike")
-    loaded = rename_arrays(loaded, rename, path)
     own = tree.leaves
+    loaded = rename_arrays(loaded, rename, path, own.keys())
     for other, first in tree.aliases.items():  # shared weights: the first name wins
         if other in loaded and other not in own:
             loaded.setdefault(first, loaded[other])
             del loaded[other]
-    missing = sorted(own.keys() - loaded.keys())
-    unexpected = sorted(n for n in loaded.keys() - own.keys() if n not in tree.state_names and not is_counter(n, loaded[n]))
+    missing = {name: np.shape(value) for name, value in own.items() if name not in loaded}
+    unexpected = {
+        name: value.shape for name, value in loaded.items()
+        if name not in own and name not in tree.state_names and not is_counter(name, value)
+    }
     partial_load = ""
     if missing or unexpected:
-        difference = f"missing {list_names(missing)}, not in the model {list_names(unexpected)}"
+        owner = "optimizer" if is_optimizer(model) else "model"
+        difference = describe_difference(missing, unexpected, owner)
         if strict or len(missing) == len(own):
-            hint = hint_at_width(model, unexpected) or hint_at_prefix(missing, unexpected)
-            raise DataError(f"{path} does not fit the model: {difference}{hint}")
-        partial_load = f"load: {len(own) - len(missing)} of the model's {len(own)} arrays were read from {path}: {difference}"
+            advice = hint_at_width(model, unexpected) or _hint_at_kind(owner, missing, unexpected)
+            advice = advice or advise_on_difference(missing, unexpected, owner, strict)
+            raise DataError(f"{path} does not fit the {owner}: {difference}{advice}")
+        partial_load = f"load: {len(own) - len(missing)} of the {owner}'s {len(own)} arrays were read from {path}: {difference}"
         own = {name: value for name, value in own.items() if name in loaded}
+    _check_shapes({name: (loaded[name].shape, np.shape(array)) for name, array in own.items()}, path, strict)
     ready: dict[str, Any] = {}
     for name, array in own.items():
         value, dtype = loaded[name], np.asarray(array).dtype if not isinstance(array, Array) else array.dtype
-        if value.shape != np.shape(array):
-            fix = "" if strict else f"; rename={{{name!r}: None}} leaves it out"
-            raise DataError(f"{path}: {name!r} has shape {value.shape}, the model's has {np.shape(array)}{fix}")
         if not isinstance(array, Array):
             ready[name] = value.item()
         elif value.dtype != as_dtype(dtype) and not (is_float(value.dtype) and is_float(dtype)):
-            raise DataError(f"{path}: {name!r} has dtype {value.dtype}, the model's has {dtype}")
+            given = FROM_NUMPY[value.dtype].name
+            raise DataError(
+                f"{path}: {name!r} has dtype {given}, the model's has {as_dtype(dtype).name}: read it by wf.io.load, cast it by "
+                f".astype({as_dtype(dtype).name!r}), and save it again"
+            )
         else:
             ready[name] = asarray(_cast(value, as_dtype(dtype), f"load: {name!r}"))
     for name, array in own.items():
@@ -392,6 +446,31 @@ def load_into(
     if partial_load:
         warn(partial_load)
     return model
+
+
+def _hint_at_kind(owner: str, missing: Iterable[str], unexpected: Iterable[str]) -> str:
+    """Return a hint if an optimizer's file was given for a model, or the reverse, or for another optimizer."""
+    if owner == "optimizer" and "step_count" not in missing:
+        return ". The file is of another optimizer, or of other options that need state"
+    if owner == "optimizer":
+        return ". The file holds no state of an optimizer, as optimizer.save(path) writes"
+    return ". The file holds an optimizer's state: optimizer.load(path) reads it" if "step_count" in unexpected else ""
+
+
+def _check_shapes(shapes: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]], path: Any, strict: bool) -> None:
+    """Raise if shapes differ. shapes : of the file and of the model, by name"""
+    wrong = {name: pair for name, pair in shapes.items() if pair[0] != pair[1]}
+    if not wrong:
+        return
+    name, (there, here) = next(iter(wrong.items()))
+    more = list_names([f"{n}" for n in [*wrong][1:]])
+    fix = f"rename={{{name!r}: None}}{' and strict=False leave' if strict else ' leaves'} it out"
+    if len(there) > 1 and sorted(there) == sorted(here):
+        order = ".T" if len(there) == 2 else f".transpose({', '.join(map(str, reversed(range(len(there)))))})"
+        fix = f"its axes have another order, as in Keras and JAX: read it by wf.io.load, write array{order}, and save it again"
+    raise DataError(
+        f"{path}: {name!r} has shape {there}, the model's has {here}" + (f", and so for {more}" if more else "") + f"; {fix}"
+    )
 
 
 class _Tree:
@@ -515,21 +594,37 @@ def _pack_npz(arrays: dict[str, np.ndarray]) -> bytes:
 
 
 def _unpack_npz(content: bytes, source: str) -> dict[str, np.ndarray]:
+    arrays = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if any(not name.endswith(".npy") for name in archive.namelist()):
-                raise _file_error(source, "it is a zip archive, as torch.save writes: in PyTorch, "
-                                  "safetensors.torch.save_file(model.state_dict(), path) writes one that weft reads")
+            names = archive.namelist()
+        if any(not name.endswith(".npy") for name in names):
+            is_torch = any(name.endswith("data.pkl") for name in names)
+            cause = f"torch.save writes: {_FROM_TORCH}" if is_torch else f"Keras and others write: {_AS_NPZ}"
+            raise DataError(f"{source} is no weight file: it is a zip archive, as {cause}")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+            for name in file.files:
+                arrays[name] = _read_entry(file, name, source)
     except DataError:
         raise
     except Exception as error:  # a damaged archive raises errors of zipfile, zlib, struct and NumPy
-        raise _file_error(source, f"a damaged .npz: {error}") from error
+        cause = "its end is missing" if isinstance(error, zipfile.BadZipFile) and not arrays else str(error)
+        raise DataError(f"{source} is a damaged .npz file: {cause}{_REPAIR}") from error
     for name, array in arrays.items():
         if array.dtype.newbyteorder("=") not in FROM_NUMPY:
             raise DataError(f"{source}: {name!r} is of dtype {array.dtype}, which weft does not have")
     return arrays
+
+
+def _read_entry(file: Any, name: str, source: str) -> np.ndarray:
+    """Return an array of a ``.npz`` file."""
+    try:
+        return file[name]
+    except Exception as error:
+        if "allow_pickle" in str(error):
+            raise DataError(f"{source}: {name!r} holds Python objects, which are not read: save arrays of numbers") from None
+        cause = "its bytes do not match their checksum" if "CRC" in str(error) else str(error)
+        raise DataError(f"{source} is a damaged .npz file: array {short_repr(name)}: {cause}{_REPAIR}") from error
 
 
 def _read(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, str]]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import DataError
+from weft.process.name_errors import suggest
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _KINDS = {
@@ -37,7 +38,7 @@ def read(path: str | os.PathLike, what: str) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)  # O_NONBLOCK: do not wait for a pipe
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"no {what} at {os.fspath(path)}") from None
+        raise DataError(f"no {what} at {os.fspath(path)}{_suggest_file(path)}") from None
     except OSError as error:  # a socket
         if os.path.exists(path) and not os.path.isfile(path):
             raise DataError(f"no {what} at {os.fspath(path)}: it is {kind(os.stat(path).st_mode)}") from error
@@ -50,6 +51,19 @@ def read(path: str | os.PathLike, what: str) -> bytes:
             return file.read()
     finally:
         os.close(handle)
+
+
+def _suggest_file(path: Any) -> str:
+    """Return a hint at the file or folder that a path which does not exist may mean."""
+    folder, name = os.path.split(os.fsdecode(path))
+    if not os.path.isdir(folder or "."):
+        return f": there is no folder {folder!r}"
+    try:
+        stems = {os.path.splitext(other)[0]: other for other in os.listdir(folder or ".")}
+    except OSError:
+        return ""
+    close = suggest(os.path.splitext(name)[0], stems)
+    return f". Did you mean {stems[close]!r}?" if close else ""
 
 
 def user_cache_folder() -> Path:
