@@ -28,14 +28,17 @@ class Module(ModuleTree):
 
     Arrays assigned as attributes are parameters if they are floating-point and not named in ``buffers``. Assigning to an
     existing Array attribute writes its contents, so that a jitted step keeps working: the attribute keeps its dtype, and a value
-    that would be rounded is an error. To share a parameter, use its layer in both places, or its Array:
-    ``wf.nn.linear(x, self.embed.weight)``.
+    that would be rounded is an error. Assigning a parameter of another layer, ``self.out.weight = self.embed.weight``, ties both:
+    they are one parameter, which is trained and saved once, and patterns of names match either name. To share a parameter of
+    another shape, use its Array in ``forward``: ``x @ self.embed.weight.T``.
 
     Raises
     ------
     TypeError, ShapeError, DTypeError
         The module is called without a ``forward``; an array is assigned to an attribute of another shape, or of a dtype that
-        cannot represent it (float64 to a float32 parameter).
+        cannot represent it (float64 to a float32 parameter); parameters of two dtypes are tied.
+    TraceError
+        Parameters are tied inside of ``jit`` or ``grad``.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """ModuleTree: nested modules whose Array attributes are parameters and buffers.
 
-A parameter that several layers share is one variable: it has one name, one gradient and one place in the optimizer.
+A parameter that several layers share is one variable: it has one gradient and one place in the optimizer, under its first name.
+Patterns match any of its names.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from weft.errors import AxisError, DTypeError, LabelError, ShapeError, TraceErro
 from weft.process.foreign_names import FLAGS, MODULE
 from weft.process.keyword_checks import KeywordCheck, complete_message
 from weft.process.name_errors import add_foreign_names, own_names, suggest
+from weft.runtime.context import CONTEXT
 from weft.transforms.tree import matches, register_module, structure_changed
 
 _PARAMETERS: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()  # arrays of modules, by id
@@ -75,14 +77,11 @@ class ModuleTree(KeywordCheck):
                     f"{type(self).__name__}.{name} is {old.dtype.name}; an array of {dtype} would be rounded: cast it with "
                     f".astype('{old.dtype.name}'), or keep the module in {dtype} with .astype('{dtype}')"
                 )
-            is_parameter = name not in self.buffers and is_inexact(value.dtype)
-            if is_parameter and value is not old and _PARAMETERS.get(id(value)) is value:
-                own = f"{type(self).__name__}.{name}"
-                raise ValueError(
-                    f"{own}: the array is a parameter of a module already, and an assignment would copy it. To share it, use its "
-                    f"layer in both places (self.b = self.a), or its array in forward (x @ self.a.weight.T); to copy it, write "
-                    f"{name}[...] = array, or assign array.copy()"
-                )
+            if value is old:
+                return
+            if name not in self.buffers and is_inexact(value.dtype) and _PARAMETERS.get(id(value)) is value:
+                self._tie(name, old, value)
+                return
             old[...] = value
             return
         if isinstance(value, Array):
@@ -97,6 +96,18 @@ class ModuleTree(KeywordCheck):
         object.__setattr__(self, name, value)
         if isinstance(value, Array):
             _PARAMETERS[id(value)] = value
+        structure_changed()
+
+    def _tie(self, name: str, old: Array, shared: Array) -> None:
+        """Replace a parameter by one of another module, which both then share."""
+        own = f"{type(self).__name__}.{name}"
+        copies = f"to copy it, write {name}[...] = array, or assign array.copy()"
+        if CONTEXT.trace is not None or CONTEXT.transform_depth:
+            raise TraceError(f"{own}: parameters are tied outside of jit and grad, before training; {copies}")
+        if shared.dtype != old.dtype:
+            dtypes = f"{own} is {old.dtype.name}, the parameter assigned to it {shared.dtype.name}"
+            raise DTypeError(f"{dtypes}: both must have one dtype to be one parameter; {copies}")
+        object.__setattr__(self, name, shared)
         structure_changed()
 
     def __dir__(self) -> list[str]:
@@ -184,18 +195,21 @@ class ModuleTree(KeywordCheck):
         return self._set_frozen("unfreeze", patterns, False)
 
     def _set_frozen(self, function: str, patterns: tuple[str, ...], frozen: bool) -> Self:
-        names = [name for name, _ in self.named_parameters()]
+        names = {name: [name] for name, _ in self.named_parameters()}
+        for other, first in find_aliases(self).items():
+            names.get(first, []).append(other)
+        known = [name for shared in names.values() for name in shared]
         for pattern in patterns:
             if not isinstance(pattern, str):
                 raise TypeError(f"{function}: a pattern must be a str such as '0' or '*.bias', not {short(pattern)}")
-            if not any(matches(name, pattern) for name in names):
-                close = suggest(pattern, {part for name in names for part in (name, name.rpartition(".")[0])})
+            if not any(matches(name, pattern) for name in known):
+                close = suggest(pattern, {part for name in known for part in (name, name.rpartition(".")[0])})
                 raise ValueError(
                     f"{function}: {pattern!r} matches no parameter"
-                    + (f". Did you mean {close!r}?" if close else f"; there are {', '.join(names)}")
+                    + (f". Did you mean {close!r}?" if close else f"; there are {', '.join(known)}")
                 )
         for name, local, module, _ in [*self._walk_parameters()]:
-            if not patterns or any(matches(name, pattern) for pattern in patterns):
+            if not patterns or any(matches(n, pattern) for n in names[name] for pattern in patterns):
                 kept = tuple(n for n in module.frozen if n != local)
                 object.__setattr__(module, "frozen", (*kept, local) if frozen else kept)
         structure_changed()
@@ -252,6 +266,23 @@ def arrays_in(module: ModuleTree) -> Iterator[tuple[str, Array]]:
     """Yield (name, Array) of a module's own arrays, including those in lists and dicts."""
     for attribute, value in module.__dict__.items():
         yield from _find(Array, attribute, value)
+
+
+def find_aliases(model: ModuleTree) -> dict[str, str]:
+    """Return the further names of arrays that several layers share, with the first name of each."""
+    first = {id(array): name for name, array in model.arrays().items()}
+    found: dict[str, str] = {}
+
+    def walk(prefix: str, module: ModuleTree, inside: tuple[int, ...]) -> None:
+        for name, array in arrays_in(module):
+            if (full := prefix + name) != first.get(id(array), full):
+                found[full] = first[id(array)]
+        for name, child in module.children():
+            if id(child) not in inside:
+                walk(f"{prefix}{name}.", child, (*inside, id(child)))
+
+    walk("", model, (id(model),))
+    return found
 
 
 def find_modules(name: str, value: Any) -> Iterator[tuple[str, ModuleTree]]:

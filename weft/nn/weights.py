@@ -30,7 +30,7 @@ from weft.dtypes.rounding import convert_array
 from weft.eager.materialise import read_array
 from weft.errors import DataError, DTypeError, warn
 from weft.functions.creation.fill import asarray
-from weft.nn.module_tree import ModuleTree, arrays_in
+from weft.nn.module_tree import ModuleTree, find_aliases
 from weft.nn.weight_names import (
     Rename,
     advise_on_difference,
@@ -405,10 +405,14 @@ def load_into(
             raise DataError(f"{path}: {name!r} is {short_repr(of_file)[1:-1]}, the model's is {form}: quantize the model alike")
     own = tree.leaves
     loaded = rename_arrays(loaded, rename, path, own.keys())
-    for other, first in tree.aliases.items():  # shared weights: the first name wins
+    for other, first in tree.aliases.items():
         if other in loaded and other not in own:
-            loaded.setdefault(first, loaded[other])
-            del loaded[other]
+            array = loaded.pop(other)
+            if loaded.setdefault(first, array).tobytes() != array.tobytes():
+                raise DataError(
+                    f"{path}: {first!r} and {other!r} are one parameter of the model, but two arrays in the file, whose numbers "
+                    f"differ; rename={{{other!r}: None}} leaves one out"
+                )
     missing = {name: np.shape(value) for name, value in own.items() if name not in loaded}
     unexpected = {
         name: value.shape for name, value in loaded.items()
@@ -476,7 +480,7 @@ def _check_shapes(shapes: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]],
 class _Tree:
     """The arrays and numbers in a Module, an optimizer or nested dicts, by dotted name.
 
-    dicts : names of the dicts inside. forms, aliases, state_names : see :class:`ModuleTree`, :func:`_aliases` and
+    dicts : names of the dicts inside. forms, aliases, state_names : see :class:`ModuleTree`, :func:`find_aliases` and
     :func:`recurrent_state_names`. setters : of the numbers
     """
 
@@ -496,7 +500,7 @@ class _Tree:
             for inner, array in _weights_of(value).items():
                 self._put(prefix + inner, array)
             self.forms |= {prefix + inner: form for inner, form in _stored_forms(value).items()}
-            self.aliases |= {prefix + other: prefix + first for other, first in _aliases(value).items()}
+            self.aliases |= {prefix + other: prefix + first for other, first in find_aliases(value).items()}
             self.state_names |= {prefix + inner for inner in recurrent_state_names(value)}
         elif is_optimizer(value):
             for inner, array in value.arrays().items():
@@ -536,23 +540,6 @@ def _start_optimizers(tree: Mapping[str, Any]) -> None:
             if len(models) != 1:
                 raise DataError(f"load: {name!r} has no state yet, and there are {len(models)} Modules: call init(model) first")
             value.init(models[0])
-
-
-def _aliases(model: ModuleTree) -> dict[str, str]:
-    """Return the further names of arrays that several layers share, with the first name of each."""
-    first = {id(array): name for name, array in model.arrays().items()}
-    found: dict[str, str] = {}
-
-    def walk(prefix: str, module: ModuleTree, inside: tuple[int, ...]) -> None:
-        for name, array in arrays_in(module):
-            if (full := prefix + name) != first.get(id(array), full):
-                found[full] = first[id(array)]
-        for name, child in module.children():
-            if id(child) not in inside:
-                walk(f"{prefix}{name}.", child, (*inside, id(child)))
-
-    walk("", model, (id(model),))
-    return found
 
 
 def _nest(flat: dict[str, Any], stored_dicts: str, source: str) -> dict[str, Any]:

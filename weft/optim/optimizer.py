@@ -27,7 +27,7 @@ from weft.optim import array_writes
 from weft.optim.array_writes import Writes, write_together
 from weft.optim.clipping import clip_by_norm, clip_by_value
 from weft.optim.groups import DELETED_MARK, GroupOptions, Groups
-from weft.optim.update_arguments import check_learning_rate, match_gradients, named_arrays
+from weft.optim.update_arguments import check_learning_rate, match_gradients, name_aliases, named_arrays
 from weft.process.foreign_names import OPTIMIZER
 from weft.process.keyword_checks import KeywordCheck
 from weft.process.name_errors import add_foreign_names, own_names
@@ -176,7 +176,7 @@ class Optimizer(KeywordCheck):
         has_state = self._has_state_for(parameters)
         if not has_state:
             with inside_trace(home):
-                self._create_state(parameters)
+                self._create_state(model, parameters)
             self._start_in_trace(parameters)
         if has_state or CONTEXT.trace is not home:  # writes are recorded by a trace and undone after a failure
             write_together(self._initial_writes(parameters))
@@ -214,7 +214,7 @@ class Optimizer(KeywordCheck):
         self._need(loss is not None or not self.needs_loss, "update needs loss=, the value of the loss at this step")
         if self.step_count is None or any(name not in self._keys or self._needs_state(name) for name in parameters):
             with inside_trace(owning_trace(self._home._trace)):
-                self._create_state(parameters) if self.step_count is None else self._add_state(parameters)
+                self._create_state(model, parameters) if self.step_count is None else self._add_state(model, parameters)
             self._start_in_trace(parameters)
         for target, node in call_atomically(self._compute_step, (model, parameters, slopes, lr, loss), {}):
             target._set(node)
@@ -413,9 +413,9 @@ class Optimizer(KeywordCheck):
         has_same = self.step_count is not None and {n: (p.shape, p.dtype) for n, p in parameters.items()} == self._kinds
         return has_same and all(owning_trace(x._trace) is x._trace for x in self.arrays().values())
 
-    def _create_state(self, parameters: dict[str, Array]) -> None:
+    def _create_state(self, model: Any, parameters: dict[str, Array]) -> None:
         """Create all state anew."""
-        self._need_matches(parameters)
+        self._match_groups(model, parameters)
         if self.step_count is not None:
             self._state_version = object()
             structure_changed()
@@ -423,7 +423,7 @@ class Optimizer(KeywordCheck):
         self.state, self._keys, self._kinds = {}, {}, {}
         for member in (self, *self._members.values()):
             member.shared = {}
-        self._add_state(parameters)
+        self._add_state(model, parameters)
 
     def _initial_writes(self, parameters: dict[str, Array]) -> Writes:
         """Return the writes that reset the state to that before the first step."""
@@ -435,17 +435,24 @@ class Optimizer(KeywordCheck):
             writes += [(x, member.shared_start[number]) for number, x in member.shared.items()]
         return writes
 
-    def _need_matches(self, parameters: dict[str, Array]) -> None:
+    def _match_groups(self, model: Any, parameters: dict[str, Array]) -> dict[str, tuple[str, ...]]:
+        """Return the groups of each parameter, by any of its names. Raise if a group has none."""
+        if not self.groups:
+            return dict.fromkeys(parameters, ())
+        aliases = name_aliases(model)
+        names = {name: [name, *aliases.get(name, ())] for name in parameters}
+        found = {name: tuple(p for p in self.groups if any(matches(n, p) for n in names[name])) for name in parameters}
         for pattern in self.groups:
-            names = ", ".join(parameters)
-            has_match = any(matches(name, pattern) for name in parameters)
-            self._need(has_match, "group {!r} matches no parameter; there are {}", pattern, names)
+            has_match = any(pattern in key for key in found.values())
+            known = ", ".join(n for shared in names.values() for n in shared)
+            self._need(has_match, "group {!r} matches no parameter; there are {}", pattern, known)
+        return found
 
-    def _add_state(self, parameters: dict[str, Array]) -> None:
+    def _add_state(self, model: Any, parameters: dict[str, Array]) -> None:
         """Create the state that parameters need and do not have."""
-        self._need_matches(parameters)
+        keys = self._match_groups(model, parameters)
         for name, p in parameters.items():
-            key = self._keys[name] = tuple(pattern for pattern in self.groups if matches(name, pattern))
+            key = self._keys[name] = keys[name]
             self._kinds[name] = p.shape, p.dtype
             member, slots = self._member(key), self.state.setdefault(name, {})
             if self._is_frozen(key):

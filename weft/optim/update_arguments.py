@@ -28,6 +28,20 @@ def named_arrays(tree: Any) -> dict[str, Array]:
     return {name: value for name, value in leaves.items() if is_inexact(value.dtype)}
 
 
+def name_aliases(tree: Any) -> dict[str, list[str]]:
+    """Return the further names of the parameters that several layers share, by their names in :func:`named_arrays`."""
+    found: dict[str, list[str]] = {}
+    if is_module(tree):
+        from weft.nn.module_tree import find_aliases  # loads all layers, which a module has done
+
+        for other, first in find_aliases(tree).items():
+            found.setdefault(first, []).append(other)
+    elif isinstance(tree, dict | list | tuple):
+        for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            found |= {f"{key}.{first}": [f"{key}.{n}" for n in others] for first, others in name_aliases(value).items()}
+    return found
+
+
 def match_gradients(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[str, Array]]:
     """Return the parameters of a model and their gradients, by name; raise for a gradient that does not fit."""
     parameters = named_arrays(model)
