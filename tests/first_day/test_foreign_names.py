@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import re
 from typing import Any
@@ -34,6 +35,8 @@ def test_names_of_modules(module: str) -> None:
         with pytest.raises(AttributeError, match=re.escape(f"{name!r}; in weft: {spelling}")):
             getattr(owner, name)
         assert not hasattr(owner, name)
+        with pytest.raises(ImportError, match=re.escape(f"cannot import name {name!r} from {module!r}; in weft: {spelling}")):
+            exec(f"from {module} import {name}")
     assert not {*dir(owner)} & foreign_names.MODULES[module].keys()
 
 
@@ -68,6 +71,28 @@ def test_spellings_exist() -> None:
 def test_misspelled_names(code: str, advice: str) -> None:
     with pytest.raises(AttributeError, match=re.escape(f"Did you mean {advice}?")):
         find(code)
+
+
+@pytest.mark.parametrize("statement, message", [
+    ("import weft.nn.functional as F", "No module named 'weft.nn.functional'; in weft: wf.nn and wf.losses"),
+    ("import weft.numpy as jnp", "No module named 'weft.numpy'; in weft: wf itself"),
+    ("from weft.utils.data import DataLoader", "No module named 'weft.utils'; in weft: wf.data for loaders"),
+    ("from weft.optim.lr_scheduler import StepLR", "'weft.optim.lr_scheduler'; in weft: schedule="),
+    ("import weft.distributed", "No module named 'weft.distributed'; in weft: wf.dist"),
+    ("from weft.nn import ReLU, Linaer", "cannot import name 'Linaer' from 'weft.nn'. Did you mean wf.nn.Linear?"),
+    ("from weft import jit, nothing_like_it", "cannot import name 'nothing_like_it' from 'weft'"),
+    ("import weft.nothing", "No module named 'weft.nothing'"),
+])
+def test_imports(statement: str, message: str) -> None:
+    with pytest.raises(ImportError, match=re.escape(message)):
+        exec(statement)
+
+
+def test_names_that_load_on_use_are_listed() -> None:
+    for package in (wf.dist, wf.ode, wf.optim):
+        names = [name for name in dir(package) if not name.startswith("__")]
+        assert sorted(names) == sorted(package.__all__) and all(hasattr(package, name) for name in names)
+    assert importlib.util.find_spec("weft.nothing") is None
 
 
 def test_assignments_that_would_do_nothing() -> None:

@@ -12,6 +12,9 @@ _DEVICE = 'wf.set_device("gpu"); arrays move to the program that reads them'
 _FIT = "wf.train.fit(model, x, y, optimizer=..., loss=..., metrics=...)"
 _EVALUATE = "wf.train.accuracy(model, x, y)"
 _PREDICT = "wf.train.predict(model, x)"
+_LAUNCH = "`weft launch -n 4 script.py` starts the ranks; wf.dist.rank() and wf.dist.size() say which they are"
+_SUM = "wf.dist.all_sum(x)"
+_DATA_PARALLEL = "wf.dist.all_sum of the gradients / wf.dist.size(), before optimizer.update"
 _BUFFER = "buffers = (\"name\",) in the class, and self.name = array"
 _LAYERS = {
     f"{there}{n}D": f"wf.nn.{here}{n}d" for there, here in (("Conv", "Conv"), ("MaxPool", "MaxPool"), ("AvgPool",
@@ -46,8 +49,10 @@ MODULES: dict[str, dict[str, str]] = {
         "jnp": "wf itself: wf.sum, wf.exp", "device_put": 'x.to("gpu")', "device_get": "x.numpy()",
         "block_until_ready": "wf.eval(x)",
         "checkpoint": "wf.remat", "custom_gradient": "wf.custom_vjp", "make_jaxpr": "wf.explain(f, x)",
-        "pmap": "wf.vmap, on one device",
-        "shard_map": "wf.vmap, on one device", "cuda": 'wf.set_device("gpu"); `weft info` lists the devices',
+        "pmap": "wf.vmap on one device, wf.dist on several processes",
+        "shard_map": "wf.vmap on one device, wf.dist on several processes", "distributed": "wf.dist",
+        "multiprocessing": _LAUNCH,
+        "cuda": 'wf.set_device("gpu"); `weft info` lists the devices',
         "tree_util": "wf.tree", "config": "wf.set_default_dtype, wf.set_matmul_precision, wf.set_device",
         "Module": "wf.nn.Module",
         "GradientTape": "wf.grad", "function": "wf.jit", "Variable": "wf.array: arrays can be written",
@@ -79,6 +84,7 @@ MODULES: dict[str, dict[str, str]] = {
         "Conv": "wf.nn.Conv2d",
         "Activation": "wf.nn.ReLU(), or any function",
         "InputLayer": "nothing: a width of None is taken from the first batch",
+        "DataParallel": _DATA_PARALLEL, "parallel": _DATA_PARALLEL,
         "Unflatten": "wf.nn.Reshape", "compact": "layers in __init__", "MLP": "wf.nn.Sequential",
         "utils": "wf.optim.clip_by_norm",
         "parameter": "self.name = array: float arrays are parameters", "layers": "wf.nn",
@@ -109,6 +115,30 @@ MODULES: dict[str, dict[str, str]] = {
     "weft.train": {
         "ModelCheckpoint": "checkpoint= of wf.train.fit, or wf.train.BestWeights(path=...)", "Trainer": "wf.train.fit",
         "evaluate": _EVALUATE, "train": _FIT, "CSVLogger": "wf.train.CSVLog",
+    },
+    "weft.dist": {
+        "init_process_group": _LAUNCH, "initialize": _LAUNCH, "spawn": _LAUNCH, "run": _LAUNCH,
+        "is_initialized": "wf.dist.size() > 1", "is_available": "wf.dist.size() > 1",
+        "destroy_process_group": "nothing: the job ends with its scripts", "finalize": "nothing: the job ends with its scripts",
+        **dict.fromkeys(("get_rank", "Get_rank", "process_index", "local_rank", "axis_index"), "wf.dist.rank()"),
+        **dict.fromkeys(("get_world_size", "world_size", "Get_size", "process_count", "axis_size"), "wf.dist.size()"),
+        "COMM_WORLD": "wf.dist itself: wf.dist.rank(), wf.dist.all_sum(x)", "MPI": "wf.dist itself, on MPI",
+        **dict.fromkeys(("all_reduce", "allreduce", "Allreduce", "psum", "reduce", "Reduce"), _SUM),
+        **dict.fromkeys(("pmean", "all_mean"), "wf.dist.all_sum(x) / wf.dist.size()"),
+        **dict.fromkeys(("all_max", "pmax"), "wf.dist.all_gather(x).max(axis=0)"),
+        **dict.fromkeys(("all_min", "pmin"), "wf.dist.all_gather(x).min(axis=0)"),
+        "ReduceOp": f"{_SUM} for sums, wf.dist.all_gather(x).max(axis=0) and the like for others",
+        **dict.fromkeys(
+            ("allgather", "Allgather", "all_gather_into_tensor", "gather", "Gather"), "wf.dist.all_gather(x)",
+        ),
+        **dict.fromkeys(("bcast", "Bcast", "broadcast_object_list", "broadcast_one_to_all"), "wf.dist.broadcast(x, root=0)"),
+        "scatter": "wf.dist.broadcast(x)[wf.dist.rank()]", "Scatter": "wf.dist.broadcast(x)[wf.dist.rank()]",
+        **dict.fromkeys(("alltoall", "Alltoall", "all_to_all_single"), "wf.dist.all_to_all(x)"),
+        **dict.fromkeys(("reduce_scatter_tensor", "psum_scatter", "Reduce_scatter"), "wf.dist.reduce_scatter(x)"),
+        "isend": "wf.dist.send(x, to)", "Send": "wf.dist.send(x, to)",
+        "irecv": "wf.dist.recv(like, source)", "Recv": "wf.dist.recv(like, source)",
+        "Barrier": "wf.dist.barrier()", "new_group": "wf.dist.group(ranks)", "Split": "wf.dist.group(ranks)",
+        "ProcessGroup": "wf.dist.Group", "DistributedDataParallel": _DATA_PARALLEL, "fully_shard": _DATA_PARALLEL,
     },
 }
 ARRAY = {
@@ -197,6 +227,7 @@ KEYWORDS: dict[str, tuple[str, ...]] = {  # keyword elsewhere -> weft's, the fir
     "maxval": ("high",),
     "mean": ("loc",), "std": ("scale",), "shape": ("size",), "in_dims": ("in_axes",), "out_dims": ("out_axes",),
     "argnum": ("argnums",),
+    "dst": ("to",), "dest": ("to",), "src": ("source", "root"), "tensor": ("x", "like"),
     "embed_dim": ("features",), "num_heads": ("heads",), "dropout_rate": ("p", "dropout"),
 }
 REFUSED = {  # keywords that no function of weft has, and what to do instead
@@ -207,6 +238,8 @@ REFUSED = {  # keywords that no function of weft has, and what to do instead
     "input_dim": "the width is the first argument; None takes it from the first batch",
     "batch_first": "the batch is always the first axis",
     "activation": "add a layer such as wf.nn.ReLU(), which shares the kernel",
+    "async_op": "leave it out, a collective runs where its result is read",
+    "op": "sums only: wf.dist.all_gather(x).max(axis=0) for others",
     "create_graph": "wf.grad(wf.grad(function))",
     "num_workers": "leave it out",
     "pin_memory": "leave it out",

@@ -44,6 +44,11 @@ class _Finder:
                 if type(spec.loader) is SourceFileLoader:
                     spec.loader = kind(spec.loader.name, spec.loader.path)
                 return spec
+        if name.startswith("weft."):
+            from weft.process.name_errors import missing_module
+
+            if (error := missing_module(name)) is not None:
+                raise error
         return None
 
 

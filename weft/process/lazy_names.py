@@ -30,6 +30,9 @@ def load_on_use(package: str, names: Mapping[str, str]) -> list[str]:
             super().__setattr__(name, value)
             return value
 
+        def __dir__(self) -> list[str]:
+            return [*(name for name in super().__dir__() if name.startswith("__")), *homes]
+
         def __setattr__(self, name: str, value: Any) -> None:
             if not (name in homes and isinstance(value, ModuleType)):
                 super().__setattr__(name, value)

@@ -1,5 +1,7 @@
 """Errors for names that weft does not have: with weft's spelling of another library's name, or with the name most alike.
 
+``import`` statements get the same text: Python would replace the message of an AttributeError by one without advice.
+
 Classes get a :class:`ForeignName` per entry of their table, which raises when it is read: a ``__getattr__`` would slow down every
 attribute. ``wf`` and its modules ask :func:`missing_name` after a lookup has failed.
 """
@@ -8,9 +10,11 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import sys
 from collections.abc import Iterable
+from dis import opname
 from functools import lru_cache
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from weft.process.foreign_names import MODULES
@@ -57,10 +61,29 @@ def own_names(owner: type, names: Iterable[str]) -> list[str]:
     return [name for name in names if not isinstance(attributes.get(name), ForeignName)]
 
 
-def missing_name(module: str, name: str, names: Iterable[str]) -> AttributeError:
+def missing_name(module: str, name: str, names: Iterable[str]) -> AttributeError | ImportError:
     """Return the error for a name that a module does not have. ``names`` : the names that it has"""
     public = module.replace("weft.functions.", "weft.")
-    return _refuse(f"module {public!r} has no attribute {name!r}" + _advice(public, name, tuple(names)), name)
+    advice = _advice(public, name, tuple(names))
+    if _is_imported():
+        return ImportError(f"cannot import name {name!r} from {public!r}{advice}", name=public)
+    return _refuse(f"module {public!r} has no attribute {name!r}{advice}", name)
+
+
+def _is_imported() -> bool:
+    """Return whether the user's line is a statement ``from module import name``, which has looked for a submodule already."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "weft":
+        frame = frame.f_back
+    return frame is not None and frame.f_lasti >= 0 and opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM"
+
+
+def missing_module(name: str) -> ModuleNotFoundError | None:
+    """Return the error for the import of a module that another library has; None if none is known to have it."""
+    parent, _, last = name.rpartition(".")
+    if last not in MODULES.get(parent, ()) or not last.islower():
+        return None
+    return ModuleNotFoundError(f"No module named {name!r}{_advice(parent, last, ())}", name=name)
 
 
 @lru_cache(256)
@@ -96,6 +119,8 @@ def suggest_attribute(error: BaseException) -> None:
 
 def explain_missing_names(module: ModuleType) -> None:
     """Let a module without a ``__getattr__`` suggest a name for one that it does not have. Other lookups stay as fast."""
+    if hasattr(type(module), "__getattr__"):  # of a package that loads its names on use
+        return
     names = vars(module)
 
     def __getattr__(name: str) -> Any:
