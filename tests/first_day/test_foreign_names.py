@@ -177,10 +177,9 @@ def test_keywords_when_displayed_or_traced(code: str) -> None:
     complete_message(caught.value)
     complete_message(caught.value)  # a second time adds nothing
     assert re.search(DISPLAYED[code], str(caught.value)) and str(caught.value).count("in weft") < 2
-    with pytest.raises(TypeError, match=DISPLAYED[code]):
-        run(code, wf.jit)
-    with pytest.raises(TypeError, match=DISPLAYED[code]):
-        run(code, wf.nn.Lambda)
+    for transform in (wf.jit, wf.nn.Lambda, wf.grad, wf.vmap, lambda f: lambda x: wf.fori_loop(0, 2, lambda k, x: f(x), x)):
+        with pytest.raises(TypeError, match=DISPLAYED[code]):
+            run(code, transform)
 
 
 def test_keywords_of_other_functions_are_left_alone() -> None:

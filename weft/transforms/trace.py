@@ -13,6 +13,7 @@ from weft.array import Array
 from weft.dtypes.formats import Format
 from weft.graph.node import Node
 from weft.graph.primitives.table import input_leaf, scalar_leaf
+from weft.process.keyword_checks import complete_message
 from weft.runtime.cell import Cell
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import Tape
@@ -41,9 +42,11 @@ class Trace:
         CONTEXT.transform_depth += 1
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         CONTEXT.trace = self.parent
         CONTEXT.transform_depth -= 1
+        if isinstance(error, TypeError):
+            complete_message(error)
 
     def read(self, cell: Cell) -> Node:
         if self.owns(cell):

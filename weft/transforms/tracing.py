@@ -37,7 +37,6 @@ from weft.errors import TraceError
 from weft.graph.calls import inline
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
-from weft.process.keyword_checks import complete_message
 from weft.runtime.traced_int import SCALARS, TRACED_TYPES, Slot, Tape
 from weft.transforms.content import has_content
 from weft.transforms.object_state import Content, swap_numbers
@@ -311,11 +310,7 @@ def trace(
         first, argument_numbers = len(swap.contents), [k for k, _ in numbered_copies]
         swap.add_arguments([read_argument(x) for _, x in numbered_copies])
         del copies, numbered_copies
-        try:
-            out = f(*args, **kwargs)
-        except TypeError as error:
-            complete_message(error)
-            raise
+        out = f(*args, **kwargs)
         del args, kwargs
         new = cache(lambda: {*map(id, gc.get_objects())}) if aside else None
         owners_known = {id(record.owner) for record in (*records, *snapshots)}

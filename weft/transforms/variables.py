@@ -22,6 +22,7 @@ from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import full
 from weft.graph.primitives.table import TABLE, bind
 from weft.graph.source_lines import user_frame, user_line
+from weft.process.keyword_checks import complete_message
 from weft.runtime.cell import read, write
 from weft.runtime.context import CONTEXT
 from weft.transforms.aliases import touch
@@ -265,6 +266,9 @@ def call_with_variables(f: Callable, args: list[Any], kwargs: dict[str, Any], ar
                     "(.copy()) of one of them"
                 )
             return out
+        except TypeError as error:
+            complete_message(error)
+            raise
         finally:
             for a in arguments:
                 a.leave(land)
