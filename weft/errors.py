@@ -111,7 +111,7 @@ RUN_ERRORS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError, R
 
 def short(value: Any) -> str:
     """Return the text of a value for a message, abbreviated if it is long."""
-    return reprlib.repr(value)
+    return " ".join(reprlib.repr(value).split("\n"))
 
 
 def format_bytes(nbytes: int) -> str:

@@ -212,7 +212,7 @@ def test_state_is_made_for_parameters_that_come_later() -> None:
     (lambda: optim.SantaE(n=0), "n must be positive"),
     (lambda: optim.Adam(weight_decay=-1.0), "weight_decay"),
     (lambda: optim.Adam(clip_norm=0.0), "clip_norm"),
-    (lambda: optim.Adam(groups={"*": {"rate": 1.0}}), "no option 'rate'; there are .*betas"),
+    (lambda: optim.Adam(groups={"*": {"rate": 1.0}}), "no option 'rate'; it takes .*betas"),
     (lambda: optim.Adam(groups={"*": {"clip_norm": 1.0}}), "no option 'clip_norm'"),
     (lambda: optim.Adam(groups={"*": {"betas": (2.0, 0.0)}}), "betas"),
     (lambda: optim.Adam(groups={"*": {"lr": -1.0}}), "negative"),

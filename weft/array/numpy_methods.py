@@ -372,6 +372,8 @@ class NumpyMethods(Methods, Cell):
             native = NATIVE_ELEMENTS.number
             if (number := native(self)) is not None:
                 return number
+            if self.node.size != 1:
+                raise ValueError(f"item: an array of shape {self.node.shape} is not one number: give its place, or call tolist()")
         return self.numpy().item(*index)
 
     def tolist(self) -> Any:
@@ -572,7 +574,9 @@ class NumpyMethods(Methods, Cell):
             except TypeError:
                 raise DTypeError(f"transpose: axes must be integers, not {axes_argument!r}") from None
             if sorted(order) != list(range(ndim)):
-                raise AxisError(f"transpose: axes {tuple(axes_argument)} must name each of the {ndim} axes once")
+                given = tuple(axes_argument)
+                fix = f"; x.swapaxes{given} exchanges two" if len(given) == 2 < ndim else ""
+                raise AxisError(f"transpose: axes {given} must name each of the {ndim} axes once{fix}")
         return self._view((permute_step(order),)) if order != tuple(range(ndim)) else self._view(())
 
     @property

@@ -17,9 +17,10 @@ from weft.dtypes.api import as_dtype, is_float, is_real
 from weft.errors import DataError, DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import integer_from
+from weft.process.keyword_checks import KeywordCheck
 
 
-class Loader:
+class Loader(KeywordCheck):
     """Iterate over batches of data: ``for x, y in loader`` is one epoch of Arrays. ``wf.train.fit`` accepts a Loader.
 
     Only the rows of a batch are read and cast, so files may be larger than memory: pass ``np.load(file, mmap_mode="r")`` or an
@@ -60,6 +61,8 @@ class Loader:
     >>> len(loader), [y.tolist() for x, y in loader]
     (3, [[0, 1], [2, 3], [4]])
     """
+
+    _argument_hint = "Loader((x, y), batch_size)"
 
     def __init__(
         self, data: Any, batch_size: int = 32, *, shuffle: bool = False, seed: int = 0, drop_last: bool = False,

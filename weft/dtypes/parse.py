@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.dtypes.formats import BOOL, COMPLEX64, COMPLEX128, DEFAULT, EVERY, FLOAT32, FLOAT64, FROM_NUMPY, INT64, Format, named
 from weft.errors import DTypeError, TraceError, name_argument, short
+from weft.process.name_errors import suggest
 
 _COMMON_NAMES: dict[Any, Format] = {
     **EVERY, **FROM_NUMPY, **{f.numpy.type: f for f in EVERY.values()}, **{f: f for f in EVERY.values()},
@@ -66,10 +67,30 @@ def stored(dtype: Any) -> np.dtype:
     try:
         numpy_dtype = np.dtype(dtype)
     except TypeError:
+        if isinstance(dtype, bool):
+            fix = "is not a dtype; if it means keepdims, write keepdims="
+            raise DTypeError(f"{name_argument(dtype)}{dtype} {fix}{dtype}") from None
+        if not isinstance(dtype, str | type):
+            raise DTypeError(f"{name_argument(dtype)}{short(dtype)} is not a dtype such as 'float32'") from None
+        if close := _suggest_dtype(dtype):
+            raise DTypeError(f"{name_argument(dtype)}{dtype!r} is not a dtype. Did you mean {close!r}?") from None
         raise DTypeError(f"{name_argument(dtype)}{dtype!r} is not a dtype; weft has {', '.join(EVERY)}") from None
     if numpy_dtype.newbyteorder("=") in FROM_NUMPY:
         return numpy_dtype
     raise DTypeError(f"{name_argument(dtype)}weft has no dtype {numpy_dtype.name!r}; it has {', '.join(EVERY)}")
+
+
+_ABBREVIATED = {"f": "float", "fp": "float", "bf": "bfloat", "i": "int", "s": "int", "u": "uint", "c": "complex"}
+
+
+def _suggest_dtype(dtype: Any) -> str:
+    """Return the dtype that a text such as "f32", "torch.float32" or "flaot32" may mean, or ""."""
+    if not isinstance(dtype, str) and type(dtype).__module__.partition(".")[0] != "torch":
+        return ""
+    name = str(dtype).rpartition(".")[2].lower()
+    letters = name.rstrip("0123456789")
+    full = _ABBREVIATED.get(letters, letters) + name[len(letters) :]
+    return full if full in EVERY else suggest(full, EVERY)
 
 
 def parse_any_byte_order(dtype: Any) -> Format:

@@ -112,14 +112,18 @@ def _check_target(logits: Any, target: Any, ignore_index: int | None) -> Array:
     labels = shape[:axis] + shape[axis + 1 :]
     refuse_subclass(target)
     operand = target if isinstance(target, Array) else np.asarray(target)
-    if tuple(operand.shape) not in (labels, shape):
-        raise ShapeError(f"cross_entropy: target must be {labels} labels or {shape} one-hot rows, not {tuple(operand.shape)}")
+    if (given := tuple(operand.shape)) not in (labels, shape):
+        fix = f": give target.reshape({labels})" if given in ((*labels, 1), (*labels[:1], 1, *labels[1:])) else ""
+        if is_integer(logits.dtype) and not is_integer(operand.dtype):
+            fix = ": the order is cross_entropy(logits, target)"
+        raise ShapeError(f"cross_entropy: target must be {labels} labels or {shape} one-hot rows, not {given}{fix}")
     if operand.ndim == len(shape):
         if ignore_index is not None:
             raise ValueError("cross_entropy: ignore_index is for labels; give rows of zeros to leave rows out")
         return asarray(operand)
     if not is_integer(operand.dtype):
-        raise DTypeError(f"cross_entropy: labels must be integers, not {operand.dtype}; one-hot rows have shape {shape}")
+        problem = f"labels must be integers, not {operand.dtype}: cast with .astype('int32')"
+        raise DTypeError(f"cross_entropy: {problem}; one-hot rows have shape {shape}")
     if not isinstance(operand, Array):
         check_labels(operand, shape[axis], ignore_index)
         return _widen_labels(asarray(operand))
@@ -208,7 +212,9 @@ def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = No
     if labels.size and (labels.min() < 0 or labels.max() >= classes):
         bad = tuple(int(i) for i in np.argwhere((labels < 0) | (labels >= classes))[0])
         at = bad[0] if len(bad) == 1 else bad
-        limits = f"there are {classes} classes (0 to {classes - 1})"
+        limits = f"there are {classes} classes (0 to {classes - 1})" if classes > 1 else (
+            "there is one class; binary_cross_entropy_with_logits is for one logit"
+        )
         raise LabelError(f"labels out of range: label {labels[bad]} at position {at}, but {limits}")
 
 
@@ -343,6 +349,13 @@ def _length(x: Array, dim: int, eps: float) -> Array:
     return sqrt(where(square <= eps * eps, eps * eps, square))
 
 
+def _fix_shape(prediction: tuple[int, ...], target: tuple[int, ...]) -> str:
+    """Return what makes two shapes equal that differ by an axis of extent 1."""
+    if [n for n in prediction if n != 1] == [n for n in target if n != 1]:
+        return f": give target.reshape({prediction})"
+    return ""
+
+
 def prepare_pair(name: str, prediction: Any, target: Any) -> tuple[Array, Array, Array]:
     """Return (prediction, target, prediction as an array): the first two in one dtype, float32 for 16-bit floats.
 
@@ -350,7 +363,8 @@ def prepare_pair(name: str, prediction: Any, target: Any) -> tuple[Array, Array,
     """
     like, target = asarray(prediction), asarray(target)
     if like.shape != target.shape:
-        raise ShapeError(f"{name}: prediction {like.shape} and target {target.shape} differ in shape")
+        fix = _fix_shape(like.shape, target.shape)
+        raise ShapeError(f"{name}: prediction {like.shape} and target {target.shape} differ in shape{fix}")
     wide = to_compute_dtype(like)
     return wide, target if target.dtype == wide.dtype else target.astype(wide.dtype), like
 

@@ -370,7 +370,8 @@ def _layer(name: str, function: Callable[..., Array], example: str = "") -> type
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{name}{signature}: {error}") from None
+            fix = f"; {name}{signature}(x) applies the layer" if any(hasattr(a, "shape") for a in args) else ""
+            raise TypeError(f"{name}{signature}: {error}{fix}") from None
         bound.apply_defaults()
         for setting, value in bound.arguments.items():
             setattr(self, setting, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from weft.array import Array
@@ -57,7 +57,8 @@ class Sequential(Module):
             kind = type(layer).__name__
             raise TypeError(f"Sequential: layer {position} is a {kind}: write the layers as arguments, Sequential(*layers)")
         if not callable(layer):
-            raise TypeError(f"Sequential: layer {position} is a {type(layer).__name__}, not a layer")
+            fix = ": write Sequential(*layers.items())" if isinstance(layer, Mapping) else ""
+            raise TypeError(f"Sequential: layer {position} is of the class {type(layer).__name__}, not a layer{fix}")
         layer = layer if isinstance(layer, Module) else Lambda(layer)
         if name is not None:
             if not isinstance(name, str) or not name or name.isdigit() or "." in name:

@@ -60,7 +60,9 @@ def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: i
         raise ShapeError(f"{name}: groups={groups} must be a positive int that divides axis 0 of w {w.shape}")
     if x.shape[1] != channels:
         in_groups = f" in {groups} groups" if groups > 1 else ""
-        raise ShapeError(f"{name}: x {x.shape} has {x.shape[1]} channels, w {w.shape} takes {channels}{in_groups}")
+        last = f"{', '.join(map(str, (0, spatial + 1, *range(1, spatial + 1))))}"
+        fix = f"; channels come before the image: x.transpose({last})" if x.shape[-1] == channels else ""
+        raise ShapeError(f"{name}: x {x.shape} has {x.shape[1]} channels, w {w.shape} takes {channels}{in_groups}{fix}")
 
 
 class Formats(NamedTuple):

@@ -61,7 +61,7 @@ def check_indices(input: Any, shape: tuple[int, ...]) -> Array:
     if len(shape) != 2:
         raise ShapeError(f"embedding: weight must be (num_embeddings, embedding_dim), not {shape}")
     if not is_integer(index.dtype):
-        raise DTypeError(f"embedding: input must hold integers, not {index.dtype}")
+        raise DTypeError(f"embedding: input must hold integers, not {index.dtype}: cast with .astype('int32')")
     if computed is not None and computed.dtype.kind == "V":  # NumPy compares integers of 2 and 4 bits with their own kind only
         computed = computed.astype(np.int8)
     if computed is not None and computed.size and (computed.min() < -rows or computed.max() >= rows):

@@ -6,9 +6,11 @@ Patterns match any of its names.
 
 from __future__ import annotations
 
+import inspect
 import threading
 import weakref
 from collections.abc import Iterator
+from inspect import getattr_static
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +27,11 @@ from weft.runtime.context import CONTEXT
 from weft.transforms.tree import matches, register_module, structure_changed
 
 _PARAMETERS: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()  # arrays of modules, by id
+
+
+def is_parameter(value: Any) -> bool:
+    """Return whether an array was assigned to an attribute of a module."""
+    return _PARAMETERS.get(id(value)) is value and value is not None
 
 
 class _CallHook(threading.local):
@@ -59,11 +66,15 @@ class ModuleTree(KeywordCheck):
             return self.forward(*args, **kwargs) if watch_call is None else watch_call(self, args, kwargs)
         except Exception as error:
             complete_message(error)
+            if isinstance(error, ShapeError | DTypeError) and any(isinstance(x, tuple) for x in args):
+                explain_tuple(error, args)
             name_layer(error, self)
+            explain_setup(error, self)
             raise
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"{type(self).__name__} has no forward method: define forward(self, x)")
+        other = "; in weft: rename call to forward" if inspect.isfunction(getattr_static(type(self), "call", None)) else ""
+        raise TypeError(f"{type(self).__name__} has no forward method: define forward(self, x){other}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = self.__dict__.get(name)
@@ -79,7 +90,7 @@ class ModuleTree(KeywordCheck):
                 )
             if value is old:
                 return
-            if name not in self.buffers and is_inexact(value.dtype) and _PARAMETERS.get(id(value)) is value:
+            if name not in self.buffers and is_inexact(value.dtype) and isinstance(value, Array) and is_parameter(value):
                 self._tie(name, old, value)
                 return
             old[...] = value
@@ -256,6 +267,22 @@ def name_layer(error: Exception, module: ModuleTree) -> None:
         names = [_name_in(outer, inner) for inner, outer in zip(chain, chain[1:], strict=False)]
         layer = f"{type(chain[0]).__name__}({chain[0].extra_repr()})" if hasattr(chain[0], "extra_repr") else ""  # type: ignore[attr-defined]
         error.args = (f"{text}; in layer {'.'.join(reversed(names))} of {type(module).__name__}: {layer}",)
+
+
+def explain_tuple(error: Exception, args: tuple[Any, ...]) -> None:
+    """Replace the error of a layer that was given a tuple by one that says how to take it apart."""
+    found = next((x for x in args if isinstance(x, tuple) and any(isinstance(a, Array) for a in x)), None)
+    if found is not None and "_layers" not in error.__dict__:
+        error.args = (f"the input is a tuple of {len(found)}, as a recurrent layer returns: take it apart, y, state = layer(x)",)
+
+
+def explain_setup(error: Exception, module: ModuleTree) -> None:
+    """Add to an AttributeError that layers are made in ``__init__``, if they are in a method that other libraries call."""
+    if not isinstance(error, AttributeError) or error.obj is not module or "; in weft" in str(error):
+        return
+    for name in ("setup", "build"):
+        if inspect.isfunction(getattr_static(type(module), name, None)):
+            error.args = (f"{error}; in weft: make layers in __init__, {name} is not called",)
 
 
 def _name_in(outer: ModuleTree, inner: ModuleTree) -> str:

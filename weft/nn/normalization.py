@@ -274,7 +274,8 @@ class _ChannelNorm(Module):
         if not has_rank or x.shape[1] != channels:
             layout = " or ".join("(N, C)" if r == 2 else IMAGE_LAYOUTS[r - 2] for r in ranks) or "(N, C, ...)"
             count = "" if channels is None else f" with C = {channels}"
-            raise ShapeError(f"{type(self).__name__}: x must be {layout}{count}, not {x.shape}")
+            fix = "; BatchNorm1d takes (N, C)" if not has_rank and x.ndim == 2 and isinstance(self, BatchNorm2d) else ""
+            raise ShapeError(f"{type(self).__name__}: x must be {layout}{count}, not {x.shape}{fix}")
 
 
 class BatchNorm2d(_ChannelNorm):

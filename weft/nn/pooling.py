@@ -324,7 +324,7 @@ def maxout(x: Any, kernel_size: int) -> Array:
 class _Pool(Module):
     spatial = 2
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> None:
+    def __init__(self, kernel_size: Any = None, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> None:
         super().__init__()
         name = type(self).__name__
         self.kernel_size, self.stride, self.padding = window_sizes(name, self.spatial, kernel_size, stride, padding)

@@ -44,7 +44,8 @@ def extents(layer: str, **named: Any) -> tuple[int, ...]:
     for name, value in named.items():
         n = int_or_none(value)
         if n is None or n < 1:
-            raise ShapeError(f"{layer}: {name} must be a positive int, not {short(value)}")
+            fix = f"; give it, as {layer}(None, 10) does: the other width is taken from the first batch" if value is None else ""
+            raise ShapeError(f"{layer}: {name} must be a positive int, not {short(value)}{fix}")
         if n > MAX_EXTENT:
             raise ShapeError(f"{layer}: {name} must be at most {MAX_EXTENT:,}, not {short(value)}")
         widths.append(n)
@@ -54,7 +55,8 @@ def extents(layer: str, **named: Any) -> tuple[int, ...]:
 def images(function: str, shape: tuple[int, ...], spatial: int) -> None:
     """Raise unless ``shape`` is that of a batch of images with ``spatial`` dimensions."""
     if len(shape) != spatial + 2:
-        raise ShapeError(f"{function}: x must be {IMAGE_LAYOUTS[spatial]}, not {shape}")
+        fix = "; x[None] adds the batch, x[:, None] a channel" if len(shape) == spatial + 1 else ""
+        raise ShapeError(f"{function}: x must be {IMAGE_LAYOUTS[spatial]}, not {shape}{fix}")
 
 
 def check_can_infer(layer: Any, name: str) -> None:

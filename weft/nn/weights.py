@@ -287,6 +287,9 @@ def save(path: str | os.PathLike, arrays: Any, dtype: Any = None) -> None:
     >>> wf.io.load(path)["w"].dtype
     dtype('float16')
     """
+    if is_optimizer(dtype) or isinstance(dtype, ModuleTree):
+        fix = "wf.io.save(path, {'model': model, 'optimizer': optimizer})"
+        raise DTypeError(f"save: dtype is of the class {type(dtype).__name__}; several things are saved as a dict, {fix}")
     stored = None if dtype is None else as_dtype(dtype)
     if stored is not None and not is_float(stored):
         raise DTypeError(f"save: dtype must be a float dtype such as 'float16', not {dtype!r}")

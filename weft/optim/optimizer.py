@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Real
 from typing import Any
 
@@ -29,7 +29,7 @@ from weft.optim.clipping import clip_by_norm, clip_by_value
 from weft.optim.groups import DELETED_MARK, GroupOptions, Groups
 from weft.optim.update_arguments import check_learning_rate, match_gradients, name_aliases, named_arrays
 from weft.process.foreign_names import OPTIMIZER
-from weft.process.keyword_checks import KeywordCheck
+from weft.process.keyword_checks import KeywordCheck, keyword_advice
 from weft.process.name_errors import add_foreign_names, own_names
 from weft.runtime.cell import inside_trace, owning_trace
 from weft.runtime.context import CONTEXT
@@ -72,8 +72,9 @@ class Optimizer(KeywordCheck):
     ------
     ValueError
         An option is out of range, or a group has an option that the class does not have.
-    DTypeError
-        A learning rate, weight decay or limit is not a number; a dtype is not that of floats, or one of scales.
+    TypeError, DTypeError
+        ``groups`` is no dict; a learning rate, weight decay or limit is not a number; a dtype is not that of floats, or one of
+        scales.
 
     Notes
     -----
@@ -101,6 +102,7 @@ class Optimizer(KeywordCheck):
     needs_loss = False
     needs_rate = False  # whether the first learning rate must not be 0
     __run_time__ = ("lr",)  # run-time arguments of a jitted step from its first trace on
+    _argument_hint = "Adam(lr=1e-3) without parameters; optimizer.update(model, gradients) takes the model"
     by_element = True  # whether ``rule`` is elementwise, so that single rows can be updated
 
     def __init__(
@@ -108,6 +110,11 @@ class Optimizer(KeywordCheck):
         clip_value: float | None = None, clip_norm: float | None = None, groups: Mapping[str, Mapping[str, Any]] | None = None,
         parameter_dtype: Any = None, state_dtype: Any = None, rounding: str | None = None,
     ) -> None:
+        if hasattr(lr, "parameters") or isinstance(lr, Mapping | Iterator | list | tuple):
+            given = f"not a {type(lr).__name__}; in weft: {self._argument_hint}"
+            raise DTypeError(f"{type(self).__name__}: lr must be a number, {given}")
+        if callable(lr):
+            raise DTypeError(f"{type(self).__name__}: lr must be a number, not {short(lr)}; schedule= takes a schedule")
         self._need_numbers(lr=lr, **{n: v for n, v in (("clip_value", clip_value), ("clip_norm", clip_norm)) if v is not None})
         self.lr, self.weight_decay, self.schedule = lr, weight_decay, schedule
         self.clip_value, self.clip_norm = clip_value, clip_norm
@@ -127,6 +134,11 @@ class Optimizer(KeywordCheck):
         for name, limit in (("clip_value", clip_value), ("clip_norm", clip_norm)):
             self._need(limit is None or limit > 0, "{} must be positive, not {}", name, limit)
         self._validate()
+        if not isinstance(groups, Mapping | None):
+            raise TypeError(
+                f"{type(self).__name__}: groups must be a dict from patterns of names to options, such as "
+                f"{{'*.bias': {{'weight_decay': 0}}}}, not {short(groups)}"
+            )
         for pattern, options in (groups or {}).items():
             for option in options:
                 self._need_option(pattern, option)
@@ -374,7 +386,7 @@ class Optimizer(KeywordCheck):
 
     def _need_option(self, pattern: str, option: str) -> None:
         allowed = [n for n in vars(self) if n[0] != "_" and n not in _NOT_PER_GROUP]
-        self._need(option in allowed, "group {!r}: no option {!r}; there are {}", pattern, option, ", ".join(allowed))
+        self._need(option in allowed, "group {!r}: no option {!r}{}", pattern, option, keyword_advice(option, allowed))
 
     def _change_group(self, options: GroupOptions, name: str, value: Any) -> None:
         """Set or delete an option of a group, also in all optimizers of parameters that belong to the group."""

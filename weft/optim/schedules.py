@@ -7,6 +7,7 @@ function of that Array is a schedule; those of this module have a readable ``rep
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from weft.array import Array
 from weft.functions.elementwise.ufuncs import cos, floor, maximum, minimum
 from weft.process.docstrings import complete_module
+from weft.process.name_errors import explain_missing_names
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -184,4 +186,5 @@ def _check_at_least_1(function: str, name: str, value: int) -> None:
         raise ValueError(f"{function}: {name} must be at least 1, not {value}")
 
 
+explain_missing_names(sys.modules[__name__])
 complete_module(globals(), (constant, step, exponential, multistep), (cosine, linear, warmup))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from numbers import Real
 from typing import Any
 
@@ -46,10 +47,13 @@ def match_gradients(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[
     """Return the parameters of a model and their gradients, by name; raise for a gradient that does not fit."""
     parameters = named_arrays(model)
     slopes = _leaves(gradients)
+    if is_module(model) and is_module(gradients) and _are_swapped(parameters, slopes):
+        raise TypeError("update(model, gradients): the model is the first argument, its gradients the second; they are swapped")
     if "" in slopes and "" not in parameters:
         raise TypeError(
-            f"update: gradients is {short(gradients)} ({type(gradients).__name__}), but must be the result of wf.grad of a "
-            f"function of the model: a dict with {', '.join(map(repr, parameters))}"
+            f"update(model, gradients): gradients is {short(gradients)} ({type(gradients).__name__}), but must be the result of "
+            f"wf.grad of a function of the model: a dict with {', '.join(map(repr, parameters))}"
+            + ("; wf.value_and_grad returns (value, gradients)" if isinstance(slopes[""], Array) else "")
         )
     for name, p in parameters.items():
         if isinstance(p, Scalar):
@@ -67,6 +71,13 @@ def match_gradients(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[
             fix = f"must be float: cast it with .astype('{p.dtype.name}')"
             raise DTypeError(f"update: the gradient of parameter {name!r} is {slope.dtype.name}, but {fix}")
     return parameters, slopes
+
+
+def _are_swapped(parameters: dict[str, Array], slopes: dict[str, Any]) -> bool:
+    """Return whether the arrays of the second argument belong to a module's attributes, and those of the first do not."""
+    from weft.nn.module_tree import is_parameter  # loads all layers, which a module has done
+
+    return any(not is_parameter(p) and is_parameter(slopes.get(name)) for name, p in islice(parameters.items(), 1))
 
 
 def check_learning_rate(lr: Any) -> None:

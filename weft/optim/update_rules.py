@@ -97,7 +97,7 @@ class Adam(Optimizer):
         self._need_betas(2)
 
     def _need_betas(self, count: int) -> None:
-        is_valid = len(self.betas) == count and all(0.0 <= b < 1.0 for b in self.betas)
+        is_valid = isinstance(self.betas, tuple | list) and len(self.betas) == count and all(0.0 <= b < 1.0 for b in self.betas)
         self._need(is_valid, "betas must be {} numbers in [0, 1), not {}", count, self.betas)
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:

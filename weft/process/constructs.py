@@ -16,6 +16,7 @@ _GENERAL = (
     "wf.exp and wf.minimum for numbers, or return the array and look at it outside"
 )
 _OUTSIDE = "return the array and look at it outside"
+_MASK = "a mask as an index needs it, for the length of the result: use wf.where(mask, x, 0), whose shape is known"
 _BRANCH = "use wf.where(condition, x, y), or wf.cond(condition, f, g, *arguments), which runs one of two functions"
 _STATEMENTS: dict[type[ast.AST], str] = {
     ast.While: "`while` needs it. Use wf.while_loop(condition, body, state)", ast.If: f"`if` needs it: {_BRANCH}",
@@ -52,6 +53,8 @@ def advise(code: CodeType | None, offset: int) -> str:
     for node in ast.walk(tree):  # outer nodes first: the innermost that holds the instruction stays
         if _span(node) == here and isinstance(node, ast.Call):
             return _advise_call(node)
+        if _span(node) == here and isinstance(node, ast.Subscript):
+            return _MASK
         for part in _parts(node):
             first, end = _span(part)
             if part is node and not isinstance(node, _OPERATORS) and (first, end) != here:

@@ -59,6 +59,11 @@ MODULES: dict[str, dict[str, str]] = {
         "constant": "wf.array",
         "reduce_sum": "wf.sum", "reduce_mean": "wf.mean", "reduce_max": "wf.max", "cast": "wf.astype",
         "float": "wf.float32",
+        "topk": "wf.sort(x)[..., -k:], or wf.argsort(x)[..., -k:]", "top_k": "wf.sort(x)[..., -k:], or wf.argsort(x)[..., -k:]",
+        "norm": "wf.linalg.norm(x)", "flatten": "wf.nn.flatten(x), or x.reshape(len(x), -1)", "version": "wf.__version__",
+        "randn_like": "wf.random.normal(size=x.shape)", "rand_like": "wf.random.uniform(size=x.shape)",
+        "backends": "wf.set_device", "save_weights": "model.save(path)",
+        "load_weights": "model.load(path)", "load_model": "model.load(path)", "save_model": "model.save(path)",
         "keras": "wf.nn and wf.train", "utils": "wf.data for loaders, wf.nn for modules", "relu": "wf.nn.relu",
         "softmax": "wf.nn.softmax", "sigmoid": "wf.nn.sigmoid", "mm": "wf.matmul", "bmm": "wf.matmul",
         "mul": "wf.multiply",
@@ -83,10 +88,11 @@ MODULES: dict[str, dict[str, str]] = {
         "BatchNorm": "wf.nn.BatchNorm1d, wf.nn.BatchNorm2d", "LayerNormalization": "wf.nn.LayerNorm",
         "Conv": "wf.nn.Conv2d",
         "Activation": "wf.nn.ReLU(), or any function",
+        "Input": "nothing: a width of None is taken from the first batch",
         "InputLayer": "nothing: a width of None is taken from the first batch",
         "DataParallel": _DATA_PARALLEL, "parallel": _DATA_PARALLEL,
         "Unflatten": "wf.nn.Reshape", "compact": "layers in __init__", "MLP": "wf.nn.Sequential",
-        "utils": "wf.optim.clip_by_norm",
+        "utils": "wf.optim.clip_by_norm", "one_hot": "wf.one_hot(labels, classes)", "pad": "wf.pad(x, pad_width)",
         "parameter": "self.name = array: float arrays are parameters", "layers": "wf.nn",
     },
     "weft.nn.init": {
@@ -94,7 +100,7 @@ MODULES: dict[str, dict[str, str]] = {
             "xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal", "uniform", "normal", "zeros", "ones",
             "orthogonal",
         )
-    },
+    } | {"constant_": "layer.bias[...] = value"},
     "weft.losses": {there: f"wf.losses.{here}" for there, here in _LOSSES.items()},
     "weft.optim": {
         "lr_scheduler": "schedule=wf.optim.schedules.cosine(steps)",
@@ -104,12 +110,23 @@ MODULES: dict[str, dict[str, str]] = {
         "Adadelta": "wf.optim.AdaDelta", "Adamax": "wf.optim.AdaMax", "NAdam": "wf.optim.Nadam",
         "SparseAdam": "wf.optim.Adam",
     },
+    "weft.optim.schedules": {
+        "StepLR": "wf.optim.schedules.step(every, factor)", "MultiStepLR": "wf.optim.schedules.multistep(milestones, factor)",
+        "ExponentialLR": "wf.optim.schedules.exponential(factor)", "LinearLR": "wf.optim.schedules.linear(steps)",
+        "CosineAnnealingLR": "wf.optim.schedules.cosine(steps)", "CosineDecay": "wf.optim.schedules.cosine(steps)",
+        "cosine_decay_schedule": "wf.optim.schedules.cosine(steps)", "LambdaLR": "schedule=function of the number of steps",
+        "cosine_annealing": "wf.optim.schedules.cosine(steps)", "ExponentialDecay": "wf.optim.schedules.exponential(factor)",
+        "warmup_cosine_decay_schedule": "wf.optim.schedules.warmup(steps, wf.optim.schedules.cosine(steps))",
+        "OneCycleLR": "wf.optim.schedules.warmup(steps, wf.optim.schedules.cosine(steps))",
+        "ReduceLROnPlateau": "wf.train.ReduceLROnPlateau", "constant_schedule": "wf.optim.schedules.constant()",
+    },
     "weft.data": {
         "DataLoader": "wf.data.Loader((x, y), batch_size)", "TensorDataset": "wf.data.Loader((x, y), batch_size)",
         "Dataset": "any iterable of batches (x, y), or a function that returns one", "mnist": "wf.data.load_mnist()",
     },
     "weft.random": {
-        "PRNGKey": "wf.random.key(0)", "manual_seed": _SEEDED, "set_seed": _SEEDED, "categorical": "wf.random.choice",
+        "PRNGKey": "wf.random.key(0)", "manual_seed": _SEEDED, "set_seed": _SEEDED,
+        "fold_in": "wf.random.split(key, n)[k]", "categorical": "wf.random.choice",
         "truncated_normal": "wf.clip(wf.random.normal(size=...), -2, 2)",
     },
     "weft.train": {
@@ -143,7 +160,7 @@ MODULES: dict[str, dict[str, str]] = {
 }
 ARRAY = {
     "backward": _LOOP, "grad": "wf.grad(function)(x); arrays keep no gradients", "detach": "wf.stop_gradient(x)",
-    "requires_grad": "wf.grad(function)(x): the arguments of a function are differentiated",
+    "requires_grad": "wf.grad(function)(x): the arguments of a function are differentiated; model.freeze(name) freezes a layer",
     "retain_grad": "wf.grad(function)(x)",
     "requires_grad_": "wf.grad(function)(x): the arguments of a function are differentiated", "zero_grad": _LOOP,
     "cuda": f"{_DEVICE}, or x.to(\"gpu\")", "cpu": "x.numpy(), or x.to(\"cpu\")", "clone": "x.copy()", "dim": "x.ndim",
@@ -205,6 +222,11 @@ OPTIMIZER = {
     "param_groups": "optimizer.groups", "state_dict": "optimizer.arrays(), or optimizer.save(path)",
     "load_state_dict": "optimizer.load(path)", "iterations": "optimizer.step_count", "get_config": "repr(optimizer)",
 }
+HISTORY = {
+    "history": "history['val_loss'], history.loss", "epoch": "history.epochs",
+    "accuracy": "history['accuracy'] of a metric, metrics=['accuracy']", "val_loss": "history['val_loss']",
+    "val_accuracy": "history['val_accuracy']", "params": "repr(optimizer)",
+}
 KEYWORDS: dict[str, tuple[str, ...]] = {  # keyword elsewhere -> weft's, the first that the function has
     "dim": ("axis", "axes"), "dims": ("axis", "axes"), "dim0": ("axis1",), "dim1": ("axis2",), "axis": ("dim",),
     "axes": ("axis",),
@@ -217,7 +239,7 @@ KEYWORDS: dict[str, tuple[str, ...]] = {  # keyword elsewhere -> weft's, the fir
     "clipvalue": ("clip_value",), "max_norm": ("norm",), "lr_scheduler": ("schedule",), "scheduler": ("schedule",),
     "validation_split": ("validation",), "validation_data": ("validation",), "val_data": ("validation",),
     "verbose": ("show",),
-    "progress": ("show",), "steps": ("steps_per_epoch", "max_steps"), "accumulation_steps": ("accumulate",),
+    "progress": ("show",), "steps": ("steps_per_epoch", "max_steps", "num"), "accumulation_steps": ("accumulate",),
     "n_epochs": ("epochs",),
     "num_epochs": ("epochs",), "nb_epoch": ("epochs",), "criterion": ("loss",), "loss_fn": ("loss",),
     "random_state": ("seed",),
@@ -228,6 +250,10 @@ KEYWORDS: dict[str, tuple[str, ...]] = {  # keyword elsewhere -> weft's, the fir
     "mean": ("loc",), "std": ("scale",), "shape": ("size",), "in_dims": ("in_axes",), "out_dims": ("out_axes",),
     "argnum": ("argnums",),
     "dst": ("to",), "dest": ("to",), "src": ("source", "root"), "tensor": ("x", "like"),
+    "steps_per_execution": ("steps_per_epoch",), "end": ("stop",), "unbiased": ("ddof",), "step_size": ("every",),
+    "gamma": ("factor",), "T_max": ("steps",), "decay_steps": ("steps",), "eta_min": ("least",), "input_dim": ("num_embeddings",),
+    "output_dim": ("embedding_dim", "out_features"), "filepath": ("path",), "filename": ("path",),
+    "restore_best_weights": ("restore",), "tolerance": ("min_delta",),
     "embed_dim": ("features",), "num_heads": ("heads",), "dropout_rate": ("p", "dropout"),
 }
 REFUSED = {  # keywords that no function of weft has, and what to do instead
@@ -240,6 +266,16 @@ REFUSED = {  # keywords that no function of weft has, and what to do instead
     "activation": "add a layer such as wf.nn.ReLU(), which shares the kernel",
     "async_op": "leave it out, a collective runs where its result is read",
     "op": "sums only: wf.dist.all_gather(x).max(axis=0) for others",
+    "restore_best_weights": "wf.train.BestWeights() as another callback restores the best weights",
+    "save_best_only": "leave it out, wf.train.BestWeights writes the best weights only",
+    "save_weights_only": "leave it out, wf.train.BestWeights writes weights only",
+    "device": 'wf.set_device("gpu") chooses where programs run, and arrays move there',
+    "lr": "optimizers take it, optimizer=wf.optim.Adam(lr=1e-3)",
+    "learning_rate": "optimizers take it, optimizer=wf.optim.Adam(lr=1e-3)",
+    "class_weight": "a loss with weights, loss=lambda p, y: wf.losses.cross_entropy(p, y, weight=weights)",
+    "sample_weight": "targets with the weights as a column, and a loss of your own that reads it",
+    "return_sequences": "leave it out, the output of each step is returned, and the state beside it",
+    "return_state": "leave it out, a recurrent layer returns (output, state)",
     "create_graph": "wf.grad(wf.grad(function))",
     "num_workers": "leave it out",
     "pin_memory": "leave it out",

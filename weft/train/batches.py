@@ -212,8 +212,12 @@ def check_samples(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         raise ShapeError(f"fit: x has {len(x)} samples (shape {x.shape}), y has {count}")
     for name, a in (("x", x), ("y", y)):
         if not is_real(a.dtype):
-            fix = ": give its real and imaginary parts as channels, np.stack([x.real, x.imag], 1)" if a.dtype.kind == "c" else ""
-            raise DTypeError(f"fit: {name} must hold real numbers, not {a.dtype}{fix}")
+            fix = {
+                "c": ": give its real and imaginary parts as channels, np.stack([x.real, x.imag], 1)",
+                "O": f": cast it, {name}.astype('float32')",
+                "U": f": np.unique({name}, return_inverse=True) returns the texts and the number of each",
+            }.get(a.dtype.kind, "")
+            raise DTypeError(f"fit: {name} must hold real numbers, not {'texts' if a.dtype.kind == 'U' else a.dtype}{fix}")
     return x, y
 
 

@@ -23,18 +23,21 @@ from weft.nn.weights import pack
 from weft.optim.optimizer import state_dtype
 from weft.process.docstrings import complete_module
 from weft.process.files import target, write_atomically
+from weft.process.keyword_checks import KeywordCheck
 from weft.train.history import Epoch, State
 from weft.transforms.jit import jit
 
 
 def sign(monitor: str, mode: str | None) -> float:
     """Return 1 if small values are better, -1 if large ones are. ``mode=None``: large is better for names with "accuracy"."""
+    if not isinstance(monitor, str):
+        raise TypeError(f"monitor must be the name of a figure such as 'val_loss', not {monitor!r}; patience= counts epochs")
     if mode not in (None, "min", "max"):
         raise ValueError(f"mode must be 'min', 'max' or None (by the name), not {mode!r}")
     return -1.0 if mode == "max" or (mode is None and "accuracy" in monitor) else 1.0
 
 
-class EarlyStopping:
+class EarlyStopping(KeywordCheck):
     """Stop when a figure is good enough, or has not improved for some epochs.
 
     The callback has no state: it reads the history, so a resumed run stops at the same epoch.
@@ -65,6 +68,7 @@ class EarlyStopping:
         self, monitor: str = "val_loss", patience: int | None = None, threshold: float | None = None, *,
         min_delta: float = 0.0, mode: str | None = None,
     ) -> None:
+        self.sign = sign(monitor, mode)
         if patience is None and threshold is None:
             raise ValueError("EarlyStopping: give patience=, threshold= or both; without them it never stops")
         if patience is not None:
@@ -72,7 +76,6 @@ class EarlyStopping:
         if min_delta < 0:
             raise ValueError(f"EarlyStopping: min_delta must not be negative, not {min_delta}")
         self.monitor, self.patience, self.threshold, self.min_delta = monitor, patience, threshold, min_delta
-        self.sign = sign(monitor, mode)
 
     def on_epoch(self, state: State) -> None:
         values = [self.sign * v for v in state.history[self.monitor]]
@@ -82,7 +85,7 @@ class EarlyStopping:
             state.stop(f"{self.monitor} has not improved for {self.patience} epochs")
 
 
-class ReduceLROnPlateau:
+class ReduceLROnPlateau(KeywordCheck):
     """Multiply the learning rate by ``factor`` when a figure has not improved for ``patience`` epochs.
 
     Like :class:`EarlyStopping` it has no state but reads the history. The rates of the optimizer's groups are not changed.
@@ -137,7 +140,7 @@ def _count_waiting(values: list[float], min_delta: float) -> int:
     return wait
 
 
-class BestWeights:
+class BestWeights(KeywordCheck):
     """Keep the weights of the best epoch and of the last.
 
     Parameters
@@ -237,7 +240,7 @@ def copy_arrays(model: Module) -> dict[str, np.ndarray]:
     return {name: a.numpy().copy() for name, a in model.arrays().items()}
 
 
-class CSVLog:
+class CSVLog(KeywordCheck):
     """Write one line per epoch to a CSV file: epoch, every figure, learning rate, seconds.
 
     A resumed run writes the lines of its checkpoint's epochs again, so the file has one line for each epoch.
@@ -278,7 +281,7 @@ class CSVLog:
         out.writerow([figures.get(name, "") for name in self._names])
 
 
-class AverageWeights:
+class AverageWeights(KeywordCheck):
     """Keep an exponential moving average of the weights, and write it into the model when the run ends.
 
     After step t the average moves by ``1 - min(decay, (1 + t) / (10 + t))`` of the way to the weights, so that the influence of

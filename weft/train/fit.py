@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Real
@@ -283,7 +284,7 @@ def _feeds(
         return feed, Arrays(*check_samples(*validation), None, ROWS, None, narrow)
     if is_stream(validation) and not isinstance(validation, tuple):
         return feed, Stream(validation, narrow)
-    raise TypeError(f"fit: validation must be a fraction, (x, y) or what gives batches, not {type(validation).__name__}")
+    raise TypeError(f"fit: validation must be a fraction, (x, y) or what gives batches, not {_describe(validation)}")
 
 
 def _is_pair(value: Any) -> bool:
@@ -417,6 +418,13 @@ def check_arguments(model: Any, loss: Any, optimizer: Any, **counts: Any) -> Non
     """
     if not isinstance(model, Module):
         raise TypeError(f"fit: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}")
+    required = [
+        p.name for p in inspect.signature(model.forward).parameters.values()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(required) > 1:
+        takes = f"{type(model).__name__}.forward takes {', '.join(required)}"
+        raise TypeError(f"fit: {takes}, but fit calls model(x) and loss(result, y): give forward one input, and loss= the loss")
     if not callable(loss) or isinstance(loss, type):
         function = "a function of (predictions, targets), such as wf.losses.cross_entropy"
         raise TypeError(f"fit: loss must be {function}, not {_describe(loss)}{_name_in_weft('losses', loss)}")

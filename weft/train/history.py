@@ -11,6 +11,8 @@ from typing import Any
 from weft.nn.module import Module
 from weft.optim import Optimizer
 from weft.process.figures import make_figure
+from weft.process.foreign_names import HISTORY
+from weft.process.name_errors import add_foreign_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,9 @@ class History:
             rows.append(f"<tr{style}>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>")
         note = f"<caption>{html.escape(self.stopped)}</caption>" if self.stopped else ""
         return f"<table>{note}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+add_foreign_names(History, HISTORY)
 
 
 def figure(value: float) -> str:

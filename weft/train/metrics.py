@@ -15,6 +15,7 @@ from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import absolute
 from weft.nn.module import Module
 from weft.nn.precision import Precision, precision
+from weft.process.name_errors import suggest
 from weft.train.batches import Arrays, Feed
 from weft.transforms.jit import jit
 
@@ -95,7 +96,9 @@ def name_metrics(metrics: Any) -> dict[str, Metric]:
     for name, metric in pairs:
         if isinstance(metric, str):
             if metric not in METRICS:
-                raise ValueError(f"fit: no metric {metric!r}; there are {', '.join(METRICS)}, and functions of your own")
+                close = next((n for n in METRICS if n.startswith(metric.lower())), "") or suggest(metric, METRICS)
+                advice = f". Did you mean {close!r}?" if close else f"; there are {', '.join(METRICS)}, and functions of your own"
+                raise ValueError(f"fit: no metric {metric!r}{advice}")
             name, metric = name or metric, METRICS[metric]
         if not callable(metric):
             raise TypeError(f"fit: a metric must be a name or a function of (predictions, targets), not {metric!r}")

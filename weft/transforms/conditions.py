@@ -112,6 +112,10 @@ def _choose(
     what: str, chosen: list[Node], functions: Sequence[Callable[..., Any]], names: Sequence[str], operands: Sequence[Any]
 ) -> Any:
     """Return the result of the function whose bool in ``chosen`` is true. names : of the functions in messages"""
+    for f, name in zip(functions, names, strict=True):
+        if not callable(f):
+            fix = "; wf.where(condition, x, y) chooses between values" if what == "cond" else ""
+            raise TypeError(f"{what}: {name} is {short(f)}, but must be a function{fix}")
     results = [_flatten_result(_run(f"wf.{what}", f, c, operands)) for f, c in zip(functions, chosen, strict=True)]
     (out, structure), *rest = results
     for (leaves, other), c, name in zip(rest, chosen[1:], names[1:], strict=True):

@@ -255,7 +255,8 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     lower, upper = resolve_scalar_indices(lower), resolve_scalar_indices(upper)
     for name, bound in (("lower", lower), ("upper", upper)):
         if not isinstance(bound, int) or isinstance(bound, bool):
-            raise TypeError(f"fori_loop: {name} is {bound!r} ({type(bound).__name__}), but must be a Python int")
+            order = "; the order is fori_loop(lower, upper, body, init)" if callable(bound) else ""
+            raise TypeError(f"fori_loop: {name} is {short(bound)} ({type(bound).__name__}), but must be a Python int{order}")
 
     def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
         value, i = carry
@@ -380,7 +381,8 @@ def _unflatten(structure: Any, nodes: Sequence[Node], starts: Sequence[Any] = ()
 def _count_steps(rows: Sequence[Node], length: Any) -> int:
     for k, node in enumerate(rows):
         if not node.shape:
-            raise ShapeError(f"scan: xs, leaf {k}, is one number ({node.dtype.name}): it has no axis to loop over")
+            problem = f"xs, leaf {k}, is one number ({node.dtype.name}): it has no axis to loop over"
+            raise ShapeError(f"scan: {problem}; the order is scan(f, init, xs)")
     try:
         if isinstance(length, bool):
             raise TypeError

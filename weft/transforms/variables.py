@@ -53,7 +53,8 @@ class Argument:
         for leaf in self.leaves:
             if not isinstance(leaf, Array | float | complex | np.ndarray | np.generic) or not is_inexact(_dtype(leaf)):
                 if self.structure is None and needs_floats:
-                    raise DTypeError(f"{what} is {_describe(leaf)}, but must be float: cast it with .astype('float32')")
+                    fix = f"write {float(leaf)}" if type(leaf) is int else "cast it with .astype('float32')"
+                    raise DTypeError(f"{what} is {_describe(leaf)}, but must be float: {fix}")
                 self.nodes.append(None)
                 passed.append(leaf)
                 continue
@@ -75,7 +76,7 @@ class Argument:
                     self.copies.append((leaf, handle, fresh))
                 passed.append(handle)
         if needs_floats and not any(n is not None for n in self.nodes):
-            raise DTypeError(f"{what} holds no float array, so there is nothing to differentiate by")
+            raise DTypeError(f"{what} holds no float array, so there is nothing to differentiate by{_hint_at_numpy(value)}")
         whole = self.structure is None or is_module(value)
         self.value = (value if is_module(value) else passed[0]) if whole else _replace_leaves(value, passed)
 
@@ -296,11 +297,20 @@ def _find_alias(
     return None
 
 
+def _hint_at_numpy(value: Any) -> str:
+    """Return a hint if a module has NumPy arrays, which are constants."""
+    names = [name for name, x in vars(value).items() if isinstance(x, np.ndarray)] if is_module(value) else []
+    return f": {names[0]} is a NumPy array, a constant; self.{names[0]} = wf.array(...) is a parameter" if names else ""
+
+
 def argument_numbers(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
     numbers = tuple(argnums) if hasattr(argnums, "__iter__") else (argnums,)
     if not all([type(n) is not bool and hasattr(type(n), "__index__") for n in numbers]):
         raise TypeError(f"grad of {name}: argnums must be an int or a sequence of ints, not {short(argnums)}")
     for n in numbers:
         if not -count <= n < count:
-            raise ValueError(f"grad of {name}: argnums {argnums}, but the function was called with {count} positional arguments")
+            fix = "" if count else ": give what it is differentiated by as an argument, such as wf.grad(loss)(model)"
+            raise ValueError(
+                f"grad of {name}: argnums {argnums}, but the function was called with {count} positional arguments{fix}"
+            )
     return tuple(n % count for n in numbers)

@@ -281,6 +281,10 @@ def integers(
         if (word := None if shape else state.draw_int(key, "integers")) is not None:
             return wrap(state.integer(first + (word * width >> 64), form))
         return wrap(state.scale_to_range(state.wide(state.open_words(key, "integers"), shape), width, first, form))
+    first_values, last_values = _current_value(low), _current_value(high)
+    if first_values is not None and last_values is not None and np.any(last_values < np.add(first_values, 1 - bool(endpoint))):
+        fix = f"; size={high} is the keyword of a shape" if isinstance(high, tuple) and size is None else ""
+        raise ValueError(name_called_function(f"integers: there is no integer from low={low} to high={high}{fix}"))
     start, stop = (cast(n, INT64) for n in promote_operands(low, high))
     span = op("subtract", stop, start)
     if endpoint:

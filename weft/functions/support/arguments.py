@@ -235,7 +235,10 @@ def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "ax
     except TraceError:
         raise
     except TypeError:
-        raise DTypeError(f"{function}: {argument} must be an integer, not {axis!r}") from None
+        fix = ""
+        if hasattr(axis, "shape") and function in ("concat", "concatenate", "stack"):
+            fix = f"; the arrays are one argument, wf.{function}((a, b))"
+        raise DTypeError(f"{function}: {argument} must be an integer, not {short(axis)}{fix}") from None
     if not -ndim <= number < ndim:
         has = f"axes {-ndim} to {ndim - 1}" if ndim else "no axes"
         raise AxisError(f"{function}: {argument}={number}, but the array has {has}")

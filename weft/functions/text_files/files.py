@@ -35,7 +35,8 @@ def _check_file(
     """Refuse anything that is no path and no open file; with ``lines``, a sequence of lines is also accepted."""
     is_file = isinstance(file, str | bytes | os.PathLike) or hasattr(file, "read") or hasattr(file, "write")
     if not is_file and not (lines and hasattr(file, "__iter__")):
-        raise error(f"{function}: {argument} must be a path or an open file, not {type(file).__name__}")
+        fix = "; wf.io.save(path, model) writes models and dicts of arrays" if function == "save" else ""
+        raise error(f"{function}: {argument} must be a path or an open file, not {type(file).__name__}{fix}")
 
 
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
@@ -61,6 +62,8 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     [1, 2]
     """
     _check_file(file, "save")
+    if isinstance(arr, Mapping) or hasattr(arr, "parameters"):
+        raise DTypeError(f"save: arr is a {type(arr).__name__}, not an array; wf.io.save(path, arrays) writes models and dicts")
     np.save(file, _read_storable("save", arr, "arr"), allow_pickle=False)
 
 
@@ -186,9 +189,22 @@ def load(
     array([1.5], dtype=float32)
     """
     _check_file(file, "load")
+    if isinstance(file, str | os.PathLike) and _is_weight_file(file):
+        fix = "wf.io.load(path) reads its arrays, model.load(path) a model's"
+        raise ValueError(f"load: {os.fspath(file)!r} is a weight file: {fix}")
     with _without_pickles():
         content = np.load(file, allow_pickle=False, max_header_size=max_header_size)
     return wrap_array(node(content, "load")) if isinstance(content, np.ndarray) else Archive(content)
+
+
+def _is_weight_file(path: str | os.PathLike) -> bool:
+    """Return whether a file begins like safetensors: with the length of a table, and the table."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(10)
+    except OSError:
+        return False
+    return start[8:10] == b'{"' and int.from_bytes(start[:8], "little") < 1 << 40
 
 
 @contextmanager

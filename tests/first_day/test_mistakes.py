@@ -1,0 +1,206 @@
+"""Mistakes of people from PyTorch, Keras, JAX and NumPy, by pattern: the error says what to write in weft."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.process.keyword_checks import complete_message
+
+nn = wf.nn
+RNG = np.random.default_rng()
+X, Y = RNG.normal(size=(16, 8)).astype("float32"), np.arange(16) % 3
+x, y = wf.array(X), wf.array(Y)
+IMAGES, SEQUENCES = wf.ones((2, 3, 9, 9)), wf.ones((2, 5, 8))
+
+
+def net() -> wf.nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def fit(model: Any = None, x: Any = X, y: Any = Y, **options: Any) -> Any:
+    return wf.train.fit(model or net(), x, y, show=False, **{"epochs": 1, **options})
+
+
+def slope(model: Any) -> Any:
+    return wf.grad(lambda model: model(x).sum())(model)
+
+
+class Setup(nn.Module):
+    def setup(self) -> None:
+        self.inner = nn.Linear(8, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+class Call(nn.Module):
+    def call(self, x: Any) -> Any:
+        return x
+
+
+class Constant(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = RNG.normal(size=(8, 3)).astype("float32")
+
+    def forward(self, x: Any) -> Any:
+        return x @ self.w
+
+
+class TwoInputs(nn.Module):
+    def forward(self, x: Any, labels: Any) -> Any:
+        return x
+
+
+class States(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.head = nn.GRU(8, 4), nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.rnn(x))
+
+
+class Sizes(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.reshape(x.size(0), -1)
+
+
+def swap_update() -> None:
+    model = net()
+    wf.optim.SGD(0.1).update(slope(model), model)
+
+
+def swap_value_and_gradient() -> None:
+    model = net()
+    gradients, _ = wf.value_and_grad(lambda model: model(x).sum())(model)
+    wf.optim.SGD(0.1).update(model, gradients)
+
+
+MODELS = {
+    "channels last": (lambda: nn.Conv2d(3, 4, 3)(wf.ones((2, 9, 9, 3))), "channels come before the image: x.transpose(0, 3, 1,"),
+    "sequences, channels last": (lambda: nn.Conv1d(8, 4, 3)(SEQUENCES), "channels come before the image: x.transpose(0, 2, 1)"),
+    "no batch": (lambda: nn.Conv2d(3, 4, 3)(IMAGES[0]), "not (3, 9, 9); x[None] adds the batch, x[:, None] a channel"),
+    "batch norm of vectors": (lambda: nn.BatchNorm2d(8)(x), "not (16, 8); BatchNorm1d takes (N, C)"),
+    "one width": (lambda: nn.Linear(10), "out_features must be a positive int, not None; give it, as Linear(None, 10) does"),
+    "no kernel size": (lambda: nn.MaxPool2d(), "MaxPool2d: kernel_size must be an int or a pair of ints, not None"),
+    "float indices": (lambda: nn.Embedding(9, 4)(wf.ones(3)), "input must hold integers, not float32: cast with .astype('int32'"),
+    "a state": (lambda: States()(SEQUENCES), "the input is a tuple of 2, as a recurrent layer returns: take it apart, y, state"),
+    "a dict of layers": (lambda: nn.Sequential(OrderedDict(a=nn.ReLU())), "not a layer: write Sequential(*layers.items())"),
+    "a layer of x": (lambda: nn.ReLU(x), "ReLU()(x) applies the layer"),
+    "too many arguments": (lambda: nn.Linear(3, 4, True, 5), "Linear: 4 arguments by position, it takes 3: in_features, out_fea"),
+    "setup": (lambda: Setup()(x), "no attribute 'inner'; in weft: make layers in __init__, setup is not called"),
+    "call": (lambda: Call()(x), "no forward method: define forward(self, x); in weft: rename call to forward"),
+    "x.size(0)": (lambda: Sizes()(x), "'int' object is not callable; in weft: x.size is the number of elements, x.shape[0]"),
+    "device of a layer": (lambda: nn.Linear(2, 2, device="cuda"), "'device'; in weft: wf.set_device(\"gpu\") chooses"),
+    "return_sequences": (lambda: nn.LSTM(8, 4, return_sequences=True), "leave it out, the output of each step is returned"),
+    "Keras' embedding": (lambda: nn.Embedding(input_dim=10, output_dim=4), "'input_dim'; in weft: num_embeddings="),
+    "constants": (lambda: slope(Constant()), "w is a NumPy array, a constant; self.w = wf.array(...) is a parameter"),
+}
+TRAINING = {
+    "parameters": (lambda: wf.optim.Adam(net().parameters(), lr=1e-3), "Adam: lr is given twice, by position as a dict and by"),
+    "parameters alone": (lambda: wf.optim.Adam(net()), "not a Sequential; in weft: Adam(lr=1e-3) without parameters"),
+    "a schedule as rate": (lambda: wf.optim.Adam(wf.optim.schedules.cosine(9)), "not cosine(steps=9, least=0.0); schedule= take"),
+    "one beta": (lambda: wf.optim.Adam(betas=0.9), "betas must be 2 numbers in [0, 1), not 0.9"),
+    "a list of groups": (lambda: wf.optim.Adam(groups=[{"lr": 1}]), "groups must be a dict from patterns of names to options"),
+    "a foreign option": (lambda: wf.optim.Adam(groups={"0": {"learning_rate": 1}}), "no option 'learning_rate'; in weft: lr="),
+    "StepLR": (lambda: wf.optim.schedules.step(step_size=3), "'step_size'; in weft: every="),
+    "swapped": (swap_update, "update(model, gradients): the model is the first argument, its gradients the second; they are swa"),
+    "swapped pair": (swap_value_and_gradient, "wf.value_and_grad returns (value, gradients)"),
+    "no argument": (lambda: wf.grad(lambda: x.sum())(), "give what it is differentiated by as an argument, such as wf.grad(loss"),
+    "an int": (lambda: wf.grad(lambda w: w * w)(3), "argument 0 is 3 (int), but must be float: write 3.0"),
+    "labels as a column": (lambda: wf.losses.cross_entropy(net()(x), y[:, None]), "not (16, 1): give target.reshape((16,))"),
+    "float labels": (lambda: wf.losses.cross_entropy(net()(x), y.astype("float32")), "not float32: cast with .astype('int32')"),
+    "labels first": (lambda: wf.losses.cross_entropy(y, net()(x)), "the order is cross_entropy(logits, target)"),
+    "one logit": (lambda: wf.losses.cross_entropy(x[:, :1], y), "binary_cross_entropy_with_logits is for one logit"),
+    "a column and a row": (lambda: wf.losses.mse(x[:, :1], x[:, 0]), "differ in shape: give target.reshape((16, 1))"),
+    "texts": (lambda: fit(y=np.array(["a", "b"] * 8)), "not texts: np.unique(y, return_inverse=True) returns"),
+    "objects": (lambda: fit(x=X.astype(object)), "not object: cast it, x.astype('float32')"),
+    "epochs by position": (lambda: wf.train.fit(net(), X, Y, 5), "fit: 4 arguments by position, it takes 3: model, x, y"),
+    "learning_rate": (lambda: fit(learning_rate=1e-3), "'learning_rate'; in weft: optimizers take it, optimizer=wf.optim.Adam(l"),
+    "class_weight": (lambda: fit(class_weight={}), "'class_weight'; in weft: a loss with weights"),
+    "two inputs": (lambda: fit(TwoInputs()), "TwoInputs.forward takes x, labels, but fit calls model(x) and loss(result, y)"),
+    "acc": (lambda: fit(metrics=["acc"]), "no metric 'acc'. Did you mean 'accuracy'?"),
+    "patience first": (lambda: wf.train.EarlyStopping(3), "monitor must be the name of a figure such as 'val_loss', not 3"),
+    "filepath": (lambda: wf.train.BestWeights(filepath="x"), "BestWeights: unexpected keyword argument 'filepath'; in weft: pat"),
+    "history.history": (lambda: wf.train.History().history, "no attribute 'history'; in weft: history['val_loss'], history.loss"),
+    "Loader(x, y)": (lambda: wf.data.Loader(X, Y, batch_size=4), "batch_size is given twice, by position as a ndarray and by"),
+}
+ARRAYS = {
+    "ones(2, 3, 4)": (lambda: wf.ones(2, 3, 4), "ones: 3 is no dtype; the shape is one argument, wf.ones((2, 3, 4))"),
+    "concat(x, x)": (lambda: wf.concat(x, x), "axis must be an integer, not array(", "the arrays are one argument, wf.concat((a"),
+    "transpose": (lambda: SEQUENCES.transpose(0, 1), "must name each of the 3 axes once; x.swapaxes(0, 1) exchanges two"),
+    "transpose of two": (lambda: wf.transpose(x, 0, 1), "it takes a, axes; wf.swapaxes(x, 0, 1) exchanges two axes"),
+    "mean(0, True)": (lambda: x.mean(0, True), "True is not a dtype; if it means keepdims, write keepdims=True"),
+    "item": (lambda: x.item(), "item: an array of shape (16, 8) is not one number: give its place, or call tolist()"),
+    "f32": (lambda: x.astype("f32"), "'f32' is not a dtype. Did you mean 'float32'?"),
+    "bf16": (lambda: x.astype("bf16"), "Did you mean 'bfloat16'?"),
+    "torch.float32": (lambda: x.astype("torch.float32"), "Did you mean 'float32'?"),
+    "an object as dtype": (lambda: x.astype(net()), "is not a dtype such as 'float32'"),
+    "randint": (lambda: wf.random.randint(10, (3,)), "no integer from low=10 to high=(3,); size=(3,) is the keyword of a shape"),
+    "linspace": (lambda: wf.linspace(0, 1, steps=5), "'steps'; in weft: num="),
+    "unbiased": (lambda: x.std(unbiased=False), "'unbiased'; in weft: ddof="),
+    "cond of numbers": (lambda: wf.cond(x.sum() > 0, 1.0, 2.0), "is 2.0, but must be a function; wf.where(condition, x, y) choo"),
+    "fori_loop": (lambda: wf.fori_loop(lambda i, c: c, 0, 3, x), "the order is fori_loop(lower, upper, body, init)"),
+    "scan": (lambda: wf.scan(lambda c, t: (c, t), x, 0.0), "it has no axis to loop over; the order is scan(f, init, xs)"),
+    "a mask": (lambda: wf.jit(lambda x: x[x > 0])(x), "a mask as an index needs it, for the length of the result: use wf.where("),
+    "save of a dict": (lambda: wf.save("x", {"a": x}), "arr is a dict, not an array; wf.io.save(path, arrays) writes models"),
+    "save of a model": (lambda: wf.save(net(), "x"), "must be a path or an open file, not Sequential; wf.io.save(path, model)"),
+    "two things": (lambda: wf.io.save("x", net(), wf.optim.Adam()), "several things are saved as a dict, wf.io.save(path, {'mod"),
+}
+MISTAKES = {**MODELS, **TRAINING, **ARRAYS}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes(case: str) -> None:
+    run, *messages = MISTAKES[case]
+    with pytest.raises(Exception) as caught:
+        run()
+    complete_message(caught.value)  # as where the error is displayed
+    for message in messages:
+        assert message in str(caught.value)
+    assert len(str(caught.value)) < 400 and "\n" not in str(caught.value)
+
+
+def test_load_of_a_weight_file(tmp_path: Path) -> None:
+    net().save(path := tmp_path / "net.safetensors")
+    with pytest.raises(ValueError, match=r"net.safetensors' is a weight file: wf.io.load\(path\) reads its arrays"):
+        wf.load(path)
+
+
+def test_other_objects_are_left_alone() -> None:
+    """A call of a number that is no attribute of an array, and constructors of users, have Python's text."""
+
+    class Own(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+
+    class Holder:
+        size = 3
+
+    holder = Holder()
+    for run in (lambda: holder.size(0), lambda: Own(3, 4), lambda: len(3)):
+        with pytest.raises(TypeError) as caught:
+            run()
+        complete_message(caught.value)
+        assert "weft" not in str(caught.value)
+    assert re.match(r".*takes 2 positional arguments but 3 were given", str(pytest.raises(TypeError, Own, 3, 4).value))
+
+
+def test_integers_between_arrays() -> None:
+    """Bounds that leave no integer at one place are refused; the others are kept."""
+    low = RNG.integers(-5, 5, 20)
+    high = low + RNG.integers(1, 5, 20)
+    drawn = wf.random.integers(wf.array(low), wf.array(high), (50, 20)).numpy()
+    assert (drawn >= low).all() and (drawn < high).all()
+    at = int(RNG.integers(20))
+    with pytest.raises(ValueError, match="there is no integer from low"):
+        wf.random.integers(low, np.where(np.arange(20) == at, low, high))
+    assert (wf.random.integers(low, low, endpoint=True).numpy() == low).all()
