@@ -13,7 +13,7 @@ import pytest
 
 import weft as wf
 from weft.train.batches import Arrays
-from weft.train.fit import _warn_unscaled
+from weft.train.doubts import warn_unscaled
 
 X, Y = np.random.default_rng().normal(size=(16, 8)).astype("float32"), np.arange(16) % 3
 A = wf.ones((4, 2))
@@ -120,7 +120,7 @@ def test_pixels_that_are_not_scaled() -> None:
     pixels = np.random.default_rng().integers(16, 256, (16, 8)).astype("uint8")
 
     def fit(model: Any, x: Any) -> None:
-        _warn_unscaled(model, Arrays(x, Y, None, 8, None, True))
+        warn_unscaled(model, Arrays(x, Y, None, 8, None, True))
 
     with pytest.warns(RuntimeWarning, match=r"fit: x holds uint8 numbers up to \d+, and Linear\(8, 16\) gets them as they are"):
         fit(net(), x=pixels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 
 import weft as wf
 from weft.process.keyword_checks import complete_message
+from weft.train.batches import Arrays
+from weft.train.doubts import check_loss
 
 nn = wf.nn
 RNG = np.random.default_rng()
@@ -173,6 +176,28 @@ def test_load_of_a_weight_file(tmp_path: Path) -> None:
     net().save(path := tmp_path / "net.safetensors")
     with pytest.raises(ValueError, match=r"net.safetensors' is a weight file: wf.io.load\(path\) reads its arrays"):
         wf.load(path)
+
+
+@pytest.mark.parametrize("last", [nn.Softmax(), nn.softmax, nn.Sequential(nn.Sigmoid())])
+def test_probabilities_before_a_loss_of_logits(last: Any) -> None:
+    with pytest.warns(RuntimeWarning, match="fit: the model ends with [sS].*, but wf.losses.cross_entropy takes logits"):
+        check_loss(nn.Sequential(*net(), last), wf.losses.cross_entropy, feed(Y))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_loss(nn.Sequential(*net(), last), wf.losses.mse, feed(X))
+        check_loss(nn.Sequential(*net(), nn.LogSoftmax()), wf.losses.cross_entropy, feed(np.eye(3, dtype="float32")[Y]))
+
+
+def test_targets_that_are_no_probabilities() -> None:
+    targets = np.abs(RNG.normal(size=(16, 3))).astype("float32")
+    check_loss(net(), wf.losses.cross_entropy, feed(targets))
+    targets[RNG.integers(16), RNG.integers(3)] = -0.5
+    with pytest.raises(ValueError, match="fit: y holds numbers down to -0.5, .* for a regression give loss=wf.losses.mse"):
+        fit(y=targets)
+
+
+def feed(targets: np.ndarray) -> Arrays:
+    return Arrays(X, targets, None, 8, None, True)
 
 
 def test_other_objects_are_left_alone() -> None:

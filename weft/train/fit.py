@@ -14,14 +14,11 @@ from numpy.random import default_rng
 from weft.array import Array
 from weft.data.loader import Loader
 from weft.dtypes.api import is_integer
-from weft.errors import DataError, ShapeError, warn
+from weft.errors import DataError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import integer_from
 from weft.losses import check_labels, cross_entropy
-from weft.nn.embedding import Embedding
 from weft.nn.module import Module
-from weft.nn.module_tree import CALL_HOOK
-from weft.nn.normalization import BatchNorm2d
 from weft.nn.size_arguments import has_unknown_widths
 from weft.optim import Adam, Optimizer
 from weft.optim.update_arguments import named_arrays
@@ -33,6 +30,7 @@ from weft.process.name_errors import suggest
 from weft.train import checkpoint as checkpoints
 from weft.train.batches import Arrays, Feed, Stream, check_samples, is_stream, split_rows
 from weft.train.checkpoint import lock_checkpoint
+from weft.train.doubts import check_loss, run_in_evaluation, warn_unscaled
 from weft.train.history import History, State, sort_callbacks
 from weft.train.loop import Run
 from weft.train.metrics import ROWS, Validation, evaluation_mode, name_metrics
@@ -135,7 +133,8 @@ def fit(
     check_monitors(callback_hooks.all, validation_feed is not None)
     _prepare_model(model, feed, validation_feed, loss)
     _try_single_row(model, feed)
-    _warn_unscaled(model, feed)
+    warn_unscaled(model, feed)
+    check_loss(model, loss, feed)
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is None:
         optimizer.init(model)
@@ -305,15 +304,15 @@ def _prepare_model(model: Module, feed: Feed, validation_feed: Feed | None, loss
             part.check = _make_label_check(model)
     if not isinstance(feed, Arrays):
         if has_unknown_widths(model):
-            _run(model, _peek(feed))
+            run_in_evaluation(model, _peek(feed))
         return
     if loss is cross_entropy and feed.y.ndim == 1:
-        out = _run(model, feed.batch(np.arange(1))[0])
+        out = run_in_evaluation(model, feed.batch(np.arange(1))[0])
         for part in (feed, validation_feed):
             if isinstance(part, Arrays):
                 check_labels(part.y, _width(out))
     elif has_unknown_widths(model):
-        _run(model, feed.batch(np.arange(1))[0])
+        run_in_evaluation(model, feed.batch(np.arange(1))[0])
 
 
 def _try_single_row(model: Module, feed: Feed) -> None:
@@ -354,7 +353,7 @@ def _make_label_check(model: Module) -> Callable[[Array, Array], None]:
     def check(x: Array, y: Array) -> None:
         nonlocal classes
         if y.ndim == 1 and is_integer(y.dtype):
-            classes = classes or _width(_run(model, x[:1]))
+            classes = classes or _width(run_in_evaluation(model, x[:1]))
             check_labels(y.numpy(), classes)
 
     return check
@@ -378,37 +377,6 @@ def _peek(feed: Feed) -> Array:
     for key in feed.epoch(1, 0, None):
         return feed.batch(key)[0][:1]
     raise ShapeError("fit: the data give no batch")
-
-
-def _warn_unscaled(model: Module, feed: Feed) -> None:
-    """Warn if bytes such as pixels reach a layer with weights without having been scaled."""
-    if not isinstance(feed, Arrays) or feed.x.dtype != np.uint8 or feed.x.ndim < 2 or feed.x[:32].max() < 16:
-        return
-    found: list[Module] = []
-
-    def watch(layer: Any, args: Any, kwargs: Any) -> Any:
-        if args and getattr(args[0], "dtype", None) == np.uint8 and getattr(layer, "weight", None) is not None:
-            if not isinstance(layer, Embedding | BatchNorm2d):  # the other batch norms are subclasses of the latter
-                found.append(layer)
-        return layer.forward(*args, **kwargs)
-
-    before, CALL_HOOK.watch_call = CALL_HOOK.watch_call, watch
-    try:
-        _run(model, feed.batch(np.arange(1))[0])
-    except Exception:
-        return  # the first step raises it
-    finally:
-        CALL_HOOK.watch_call = before
-    if found:
-        warn(
-            f"fit: x holds uint8 numbers up to {feed.x[:32].max()}, and {found[0]!r} gets them as they are: training is slow or "
-            "fails unless they are scaled, x.astype('float32') / 255"
-        )
-
-
-def _run(model: Module, sample: Array) -> Any:
-    with evaluation_mode(model):
-        return model(sample)
 
 
 def check_arguments(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:

@@ -1,0 +1,76 @@
+"""What ``fit`` doubts before it trains: data that were not scaled, a softmax before the loss that has one, impossible targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.errors import warn
+from weft.losses import binary_cross_entropy_with_logits, cross_entropy
+from weft.nn.activations import Sigmoid, Softmax, sigmoid, softmax
+from weft.nn.containers import Lambda, Sequential
+from weft.nn.embedding import Embedding
+from weft.nn.module import Module
+from weft.nn.module_tree import CALL_HOOK
+from weft.nn.normalization import BatchNorm2d
+from weft.train.batches import Arrays, Feed
+from weft.train.metrics import evaluation_mode
+
+_PROBABILITIES = (Softmax, Sigmoid, softmax, sigmoid)  # layers and functions whose results are probabilities
+
+
+def warn_unscaled(model: Module, feed: Feed) -> None:
+    """Warn if bytes such as pixels reach a layer with weights without having been scaled."""
+    if not isinstance(feed, Arrays) or feed.x.dtype != np.uint8 or feed.x.ndim < 2 or feed.x[:32].max() < 16:
+        return
+    found: list[Module] = []
+
+    def watch(layer: Any, args: Any, kwargs: Any) -> Any:
+        if args and getattr(args[0], "dtype", None) == np.uint8 and getattr(layer, "weight", None) is not None:
+            if not isinstance(layer, Embedding | BatchNorm2d):  # the other batch norms are subclasses of the latter
+                found.append(layer)
+        return layer.forward(*args, **kwargs)
+
+    before, CALL_HOOK.watch_call = CALL_HOOK.watch_call, watch
+    try:
+        run_in_evaluation(model, feed.batch(np.arange(1))[0])
+    except Exception:
+        return  # the first step raises it
+    finally:
+        CALL_HOOK.watch_call = before
+    if found:
+        warn(
+            f"fit: x holds uint8 numbers up to {feed.x[:32].max()}, and {found[0]!r} gets them as they are: training is slow or "
+            "fails unless they are scaled, x.astype('float32') / 255"
+        )
+
+
+def run_in_evaluation(model: Module, sample: Array) -> Any:
+    """Return the model's result for a sample in evaluation mode."""
+    with evaluation_mode(model):
+        return model(sample)
+
+
+def check_loss(model: Module, loss: Callable[..., Any], feed: Feed) -> None:
+    """Warn if a loss of logits gets probabilities; raise ValueError if targets that should be probabilities are negative."""
+    if loss not in (cross_entropy, binary_cross_entropy_with_logits):
+        return
+    name = f"wf.losses.{loss.__name__}"
+    last: Any = model
+    while isinstance(last, Sequential) and len(last):
+        last = last[-1]
+    kind = last.function if isinstance(last, Lambda) else type(last)
+    if kind in _PROBABILITIES:
+        warn(
+            f"fit: the model ends with {kind.__name__}, but {name} takes logits, the numbers before it: training is slow. Leave "
+            "the layer out, and apply it to predictions where probabilities are needed"
+        )
+    y = feed.y if isinstance(feed, Arrays) and not isinstance(feed.y, np.memmap) else None
+    if y is not None and y.dtype.kind == "f" and y.size and (least := y.min()) < 0:
+        raise ValueError(
+            f"fit: y holds numbers down to {least:.3g}, but {name} takes labels or probabilities: for a regression give "
+            "loss=wf.losses.mse"
+        )
