@@ -114,6 +114,12 @@ def short(value: Any) -> str:
     return " ".join(reprlib.repr(value).split("\n"))
 
 
+def need_function(where: str, value: Any, fix: str) -> None:
+    """Raise TypeError if a value is not callable. where : function and argument. fix : what to write"""
+    if not callable(value):
+        raise TypeError(f"{where} is {short(value)}, but must be a function: {fix}")
+
+
 def format_bytes(nbytes: int) -> str:
     """Format a number of bytes for messages: ``17.2 GiB``."""
     return f"{nbytes >> 30:,} GiB" if nbytes >= 100 << 30 else f"{nbytes / (1 << 30):.3g} GiB"

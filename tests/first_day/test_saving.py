@@ -205,7 +205,7 @@ DIFFERENCES: dict[str, tuple[Any, str]] = {  # how a file of net() is read, and 
     "arguments": (lambda p: wf.io.load_into(p, net()), "path must be a str or a path, not a Sequential: the arguments are model"),
     "arguments of save": (lambda p: wf.io.save(net(), p), "path must be a str or a path, not a Sequential: the arguments are"),
     "an open file": (lambda p: net().load(open(p, "rb")), "not a BufferedReader: give the path, not the open file"),  # noqa: SIM115
-    "a list of arrays": (lambda p: wf.io.save(p, {"a": [wf.ones(2), wf.ones(3)]}), "'a' is a list of 2 arrays: give each a name"),
+    "a list of arrays": (lambda p: wf.io.save(p, {"a": [wf.ones(2), wf.ones(3)]}), "'a' is a list of 2 arrays or models"),
     "a ragged list": (lambda p: wf.io.save(p, {"a": [[1], [1, 2]]}), "'a' is a list whose items have several lengths"),
     "a text": (lambda p: wf.io.save(p, {"a": "adam"}), "'a' is a str, and a weight file holds arrays of numbers: leave it out"),
     "complex": (lambda p: wf.io.save(p, {"a": np.ones(2, "c8")}), "'a' has dtype complex64, .*: save its .real and .imag"),

@@ -142,7 +142,7 @@ def test_gradients_that_are_none_are_refused_by_name() -> None:
             optimizer = getattr(wf.optim, name)(lr=0.1)
             with pytest.raises(TypeError, match=r"gradient of parameter 'a\.w' .* float Array of shape \(3,\)"):
                 optimizer.update({"a": {"w": wf.ones(3)}}, {"a": {"w": wrong}}, loss=wf.array(1.0))
-            with pytest.raises(TypeError, match="update: gradients is .* a dict with 'w'"):
+            with pytest.raises(TypeError, match="gradients is .* a dict with 'w'"):
                 optimizer.update({"w": wf.ones(3)}, "x" if wrong is None else None, loss=wf.array(1.0))
 
 

@@ -14,10 +14,21 @@ from numpy.random import default_rng
 from weft.array import Array
 from weft.array.convert import refuse_subclass
 from weft.dtypes.api import as_dtype, is_float, is_real
-from weft.errors import DataError, DTypeError, ShapeError
+from weft.errors import DataError, DTypeError, ShapeError, short
 from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import integer_from
 from weft.process.keyword_checks import KeywordCheck
+
+
+def _refuse_no_samples(data: Any) -> None:
+    """Raise TypeError for what has a length and items, but is no sequence of samples: texts, dicts, lists of whole arrays."""
+    if isinstance(data, str | bytes):
+        raise TypeError(f"Loader: data is a path, {short(data)}: read the file first, such as by np.load")
+    shapes = [item.shape for item in data[:9] if hasattr(item, "shape")] if isinstance(data, list) else []
+    is_pair = 1 < len(shapes) < 9 and len(shapes) == len(data) and len({s[:1] for s in shapes}) == 1 and len(set(shapes)) > 1
+    if (isinstance(data, dict) and any(isinstance(key, str) for key in data)) or is_pair:
+        what = f"a {type(data).__name__} of {len(data)} arrays"
+        raise TypeError(f"Loader: data is {what}: give them as a tuple, Loader((x, y), batch_size)")
 
 
 class Loader(KeywordCheck):
@@ -87,6 +98,7 @@ class Loader(KeywordCheck):
             self.samples = lengths[0]
         else:
             self.arrays = None
+            _refuse_no_samples(data)
             if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
                 raise TypeError(
                     "Loader: data must be an array, a tuple of arrays, or have __len__ and __getitem__, not "

@@ -57,7 +57,8 @@ class Sequential(Module):
             kind = type(layer).__name__
             raise TypeError(f"Sequential: layer {position} is a {kind}: write the layers as arguments, Sequential(*layers)")
         if not callable(layer):
-            fix = ": write Sequential(*layers.items())" if isinstance(layer, Mapping) else ""
+            fix = ": write Sequential(*layers.items())" if isinstance(layer, Mapping) else (
+                ": write the layer, such as wf.nn.ReLU(); a pair is (name, layer)" if isinstance(layer, str) else "")
             raise TypeError(f"Sequential: layer {position} is of the class {type(layer).__name__}, not a layer{fix}")
         layer = layer if isinstance(layer, Module) else Lambda(layer)
         if name is not None:

@@ -30,7 +30,8 @@ def check_sizes(value: Any, count: int, name: str, least: int = 0) -> tuple[int,
     ints = tuple(n for n in map(int_or_none, values) if n is not None)
     if not len(ints) == len(values) == count:
         many = {1: "a tuple of one", 2: "a pair of ints", 3: "a triple of ints", 4: "a tuple of four ints"}[count]
-        raise ShapeError(f"{name} must be an int or {many}, not {short(value)}")
+        fix = f"; padding={value!r} is a keyword" if isinstance(value, str) else ""
+        raise ShapeError(f"{name} must be an int or {many}, not {short(value)}{fix}")
     if min(ints) < least:
         raise ShapeError(f"{name} must be at least {least}, not {short(value)}")
     if max(ints) > MAX_EXTENT:

@@ -319,9 +319,9 @@ def _check_path(function: str, path: Any, order: str) -> None:
 
 def _as_values(name: str, value: Any) -> np.ndarray:
     """Return a value that is to be saved as a NumPy array; raise if it is none of numbers."""
-    if isinstance(value, list | tuple) and any(isinstance(item, Array | np.ndarray) for item in value):
-        fix = f"give each a name, {{'{name}.0': ..., '{name}.1': ...}}, or join them by wf.stack"
-        raise DTypeError(f"save: {name!r} is a {type(value).__name__} of {len(value)} arrays: {fix}")
+    if isinstance(value, list | tuple) and any(isinstance(item, Array | np.ndarray | ModuleTree) for item in value):
+        fix = f"give each a name, {{'{name}.0': ..., '{name}.1': ...}}"
+        raise DTypeError(f"save: {name!r} is a {type(value).__name__} of {len(value)} arrays or models: {fix}")
     try:
         values = np.asarray(value)
     except ValueError:  # lists of several lengths

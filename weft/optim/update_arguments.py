@@ -46,6 +46,9 @@ def name_aliases(tree: Any) -> dict[str, list[str]]:
 def match_gradients(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[str, Array]]:
     """Return the parameters of a model and their gradients, by name; raise for a gradient that does not fit."""
     parameters = named_arrays(model)
+    if isinstance(gradients, tuple) and any(is_module(part) or isinstance(part, dict) for part in gradients):
+        problem = f"gradients is a tuple of {len(gradients)}; wf.value_and_grad returns (value, gradients)"
+        raise TypeError(f"update(model, gradients): {problem}: take it apart")
     slopes = _leaves(gradients)
     if is_module(model) and is_module(gradients) and _are_swapped(parameters, slopes):
         raise TypeError("update(model, gradients): the model is the first argument, its gradients the second; they are swapped")

@@ -56,6 +56,8 @@ def read(path: str | os.PathLike, what: str) -> bytes:
 def _suggest_file(path: Any) -> str:
     """Return a hint at the file or folder that a path which does not exist may mean."""
     folder, name = os.path.split(os.fsdecode(path))
+    if "://" in folder:
+        return ": it is an address, download the file first"
     if not os.path.isdir(folder or "."):
         return f": there is no folder {folder!r}"
     try:

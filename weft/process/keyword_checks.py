@@ -125,7 +125,8 @@ def complete_message(error: BaseException) -> None:
     if re.fullmatch(r"'\w+' object is not callable", str(error.args[0])) and (trace := error.__traceback__) is not None:
         error.args = (error.args[0] + _advise_on_property(_last(trace)),)
         return
-    if (found := re.fullmatch(r"([\w.<>]+)\(\) takes .*positional arguments? but \d+ w.*", str(error.args[0]))) is not None:
+    given = r"([\w.<>]+)\(\) takes .*positional arguments? but \d+ (?:was|were) given"
+    if (found := re.fullmatch(given, str(error.args[0]))) is not None:
         error.args = (error.args[0] + _advise_on_positions(error, found[1]),)
         return
     if "got an unexpected keyword argument" not in str(error.args[0]):

@@ -16,7 +16,7 @@ from weft.array.convert import as_node
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import BOOL, INT64, promote, weak
 from weft.eager.materialise import compute_fallible
-from weft.errors import DTypeError, ShapeError, TraceError, short
+from weft.errors import DTypeError, ShapeError, TraceError, need_function, short
 from weft.graph.loops import UNBOUNDED, Body, item, loop
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.call import call
@@ -110,6 +110,7 @@ def scan(
     >>> wf.scan(lambda u, _: (wf.linalg.solve(wf.eye(2) - 0.1 * m, u), None), wf.array([1.0, 0.0]), length=10)[0].round(3)
     array([ 0.517, -0.799], dtype=float32)
     """
+    need_function("scan: f", f, "the order is scan(f, init, xs)")
     names = Rebinding(f, "wf.scan")
     each = _steps_of_iteration(unroll, remat, xs, length)
     if each > 1:
@@ -260,7 +261,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
 
     def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
         value, i = carry
-        return (body(i, value), i + 1), None
+        return (_call_named(body, "fori_loop calls body(i, value)", i, value), i + 1), None
 
     first = wrap(constant(int(lower), INT64))
     names = Rebinding(body, "wf.fori_loop")
@@ -316,9 +317,12 @@ def while_loop(
         if length < 0:
             raise ValueError(f"while_loop: max_steps is {length}, but cannot be negative")
 
+    for name, function in (("condition", condition), ("body", body)):
+        need_function(f"while_loop: {name}", function, "the order is while_loop(condition, body, init)")
+
     def step(carry: Any, _: None) -> tuple[Any, None]:
         _, done, value = carry
-        after = body(value)
+        after = _call_named(body, "while_loop calls body(value)", value)
         if (before := _flatten(value)[1]) != (structure := _flatten(after)[1]):
             raise TypeError(
                 f"while_loop: the body changes the structure of the value from {_structure_name(before)} to "
@@ -326,7 +330,7 @@ def while_loop(
             )
         return (_truth(condition(after)), done + 1, after), None
 
-    start = (_truth(condition(init)), wrap(constant(0, INT64)), init)
+    start = (_truth(_call_named(condition, "while_loop calls condition(value)", init)), wrap(constant(0, INT64)), init)
     return run_loop(step, start, None, min(length, UNBOUNDED), False, Rebinding(body, "wf.while_loop"), until=True)[0][2]
 
 
@@ -423,6 +427,16 @@ class _Step(NamedTuple):
     outside_nodes: set[Node]
 
 
+def _call_named(f: Callable, text: str, *args: Any) -> Any:
+    """Call a function. If it takes other arguments, its error says which it gets."""
+    try:
+        return f(*args)
+    except TypeError as error:
+        if (trace := error.__traceback__) is not None and trace.tb_next is None and "positional argument" in str(error):
+            error.args = (f"{error}; {text}",)
+        raise
+
+
 def _call(
     f: Callable, carried: tuple[list[Node], Any, list[Any]], rows: tuple[list[Node], Any], state: list[tuple[Array, Node]],
     names: Rebinding, places: list[Node],
@@ -436,7 +450,8 @@ def _call(
         keys = [*names.starts]
         try:
             names.enter(trace, places)
-            out = f(_unflatten(c_tree, holders, starts), _unflatten(x_tree, slices))
+            arguments = _unflatten(c_tree, holders, starts), _unflatten(x_tree, slices)
+            out = _call_named(f, f"{names.loop} calls the function with (carry, x)", *arguments)
             rebinds = names.take(trace)
         finally:
             names.restore()

@@ -11,7 +11,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.array.convert import as_node
 from weft.dtypes.formats import COMPLEX, FLOATS, INEXACT
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, need_function
 from weft.graph.batching import BatchedNode, batch
 from weft.graph.calls import use_up
 from weft.graph.gradient import backward
@@ -71,6 +71,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
     >>> float(value), slope
     (14.0, array([2., 4., 6.], dtype=float32))
     """
+    need_function("value_and_grad: fun", fun, "give the loss, wf.value_and_grad(loss)(model, x), not its value")
 
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         name = name_of(fun)
@@ -110,6 +111,7 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False)
     >>> float(wf.grad(wf.grad(cube))(wf.array(2.0)))
     12.0
     """
+    need_function("grad: fun", fun, "give the loss, wf.grad(loss)(model, x), not its value")
     both = value_and_grad(fun, argnums, has_aux)
 
     @functools.wraps(fun)

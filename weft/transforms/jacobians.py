@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from weft.dtypes.formats import COMPLEX, FLOATS, INT64
-from weft.errors import DTypeError
+from weft.errors import DTypeError, need_function
 from weft.graph.batching import BatchedNode, batch
 from weft.graph.calls import use_up
 from weft.graph.forward import forward
@@ -106,6 +106,7 @@ def _jacobian(
 
     blocks_of : returns the block of each leaf of the result and each variable
     """
+    need_function(f"{name}: fun", fun, f"give the function, wf.{name}(f)(x), not its result")
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         what = f"{name} of {name_of(fun)}"

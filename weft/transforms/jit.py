@@ -332,7 +332,7 @@ def jit(
 
 def _make_jitted(f: Callable, numbers: Sequence[int], names: Sequence[str]) -> JittedFunction:
     if not callable(f):
-        raise TypeError(f"jit: {f!r} is not a function")
+        raise TypeError(f"jit: {short(f)} is not a function: give the function, wf.jit(f)(x), not its result")
     if numbers or names:
         _check_static(f, numbers, names)
     return JittedFunction(f, numbers, names)

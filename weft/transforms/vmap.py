@@ -18,7 +18,7 @@ from weft.array import Array, make_placeholder, wrap
 from weft.array.convert import as_node
 from weft.array.numpy_methods import element_strides
 from weft.eager.materialise import compute_fallible, read_array
-from weft.errors import AxisError, ShapeError, TraceError
+from weft.errors import AxisError, ShapeError, TraceError, need_function
 from weft.graph.batching import BatchedNode, batch
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, bind, input_leaf
@@ -60,6 +60,8 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
     >>> wf.vmap(lambda row: row.sum())(rows)
     array([3., 7.], dtype=float32)
     """
+
+    need_function("vmap: f", f, "give the function, wf.vmap(f)(x), not its result")
 
     @functools.wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:
