@@ -76,6 +76,9 @@ class Sizes(nn.Module):
         return x.reshape(x.size(0), -1)
 
 
+FLOAT16 = type("dtype", (), {"__module__": "torch", "__repr__": lambda self: "torch.float16"})
+
+
 def swap_update() -> None:
     model = net()
     wf.optim.SGD(0.1).update(slope(model), model)
@@ -156,6 +159,7 @@ ARRAYS = {
     "f32": (lambda: x.astype("f32"), "'f32' is not a dtype. Did you mean 'float32'?"),
     "bf16": (lambda: x.astype("bf16"), "Did you mean 'bfloat16'?"),
     "torch.float32": (lambda: x.astype("torch.float32"), "Did you mean 'float32'?"),
+    "a dtype of PyTorch": (lambda: x.astype(FLOAT16()), "torch.float16 is not a dtype. Did you mean 'float16'?"),
     "an object as dtype": (lambda: x.astype(net()), "is not a dtype such as 'float32'"),
     "randint": (lambda: wf.random.randint(10, (3,)), "no integer from low=10 to high=(3,); size=(3,) is the keyword of a shape"),
     "linspace": (lambda: wf.linspace(0, 1, steps=5), "'steps'; in weft: num="),

@@ -70,10 +70,10 @@ def stored(dtype: Any) -> np.dtype:
         if isinstance(dtype, bool):
             fix = "is not a dtype; if it means keepdims, write keepdims="
             raise DTypeError(f"{name_argument(dtype)}{dtype} {fix}{dtype}") from None
-        if not isinstance(dtype, str | type):
-            raise DTypeError(f"{name_argument(dtype)}{short(dtype)} is not a dtype such as 'float32'") from None
         if close := _suggest_dtype(dtype):
             raise DTypeError(f"{name_argument(dtype)}{dtype!r} is not a dtype. Did you mean {close!r}?") from None
+        if not isinstance(dtype, str | type):
+            raise DTypeError(f"{name_argument(dtype)}{short(dtype)} is not a dtype such as 'float32'") from None
         raise DTypeError(f"{name_argument(dtype)}{dtype!r} is not a dtype; weft has {', '.join(EVERY)}") from None
     if numpy_dtype.newbyteorder("=") in FROM_NUMPY:
         return numpy_dtype
