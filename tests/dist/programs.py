@@ -335,6 +335,31 @@ def check_messages() -> None:
         same(around(x), np.full(size, 21.0 * left, np.float32), "a ring")
 
 
+def check_average() -> None:
+    """Gradients of means over each rank's rows become those of the mean over all rows."""
+    rng = np.random.default_rng([SEED, 7])
+    rows = [int(n) for n in rng.integers(0, 4, SIZE)]
+    rows[int(rng.integers(SIZE))] += 1
+    x = rng.normal(size=(sum(rows), 3)).astype(np.float32)
+    first = sum(rows[:RANK])
+    own = wf.asarray(x[first : first + rows[RANK]]) if rows[RANK] else wf.full((1, 3), np.nan, dtype="float32")
+    wf.random.seed(SEED)
+    net = wf.nn.Sequential(wf.nn.Linear(3, 4), wf.nn.Tanh(), wf.nn.Linear(4, 2))
+    slopes = wf.grad(lambda net, x: (net(x) ** 2).mean())
+    want = slopes(net, wf.asarray(x)).parameters()
+    within = wf.jit(lambda net, x, count: wf.dist.average(slopes(net, x), count))
+    for count in (rows[RANK], wf.asarray(rows[RANK])):
+        for means in (wf.dist.average(slopes(net, own), count), within(net, own, count)):
+            for name, a in means.parameters().items():
+                assert np.allclose(a.numpy(), want[name].numpy(), rtol=1e-5, atol=1e-7), (SEED, name)
+    tree = {"a": wf.full(2, RANK, dtype="float16"), "b": [wf.full((), 1j * RANK, dtype="complex64"), wf.zeros((0, 2))]}
+    means = wf.dist.average(tree, 2)
+    middle = (SIZE - 1) / 2
+    assert means["a"].dtype == np.float16 and np.allclose(means["a"].numpy(), middle, atol=1e-3)
+    assert np.allclose(means["b"][0].numpy(), 1j * middle) and means["b"][1].shape == (0, 2)
+    assert wf.dist.average(wf.full(3, np.inf), 0).tolist() == [0, 0, 0], "no rank has rows"
+
+
 def print_hashes() -> None:
     """The sum of 8 shards, added up by ranks that hold neighbours, has the bits of one rank's tree for 1, 2 and 4 ranks."""
     out = hashlib.sha256()
@@ -357,6 +382,7 @@ def main() -> None:
     check_training()
     check_effects()
     check_messages()
+    check_average()
     print_hashes()
     if RANK == 0:
         print("all checked")

@@ -12,6 +12,7 @@ import pytest
 
 from weft.dist import algorithms
 from weft.dist.algorithms import Link
+from weft.dist.shard_sum import ShardSum, find_nodes, shards_of
 
 SEED = np.random.SeedSequence().entropy
 
@@ -179,3 +180,38 @@ def test_groups_keep_their_order() -> None:
     data = [rng.normal(size=20).astype(np.float32) for _ in ranks]
     for out in together(3, lambda link, r: algorithms.all_sum(link, data[r]), ranks)[0]:
         assert out.tobytes() == ((data[0] + data[1]) + data[2]).tobytes()
+
+
+def test_shards_are_added_in_one_tree_by_any_number_of_ranks() -> None:
+    print("seed", SEED)
+    rng = np.random.default_rng([SEED % 2**63, 40])
+    for shards in (1, 2, 5, 7, 8, int(rng.integers(9, 40))):
+        shapes = [((), "float64"), ((3, 2), "float32"), ((int(rng.choice([0, 5, 5000])),), "float32"), ((2,), "complex64")]
+        data: list[list[np.ndarray] | None] = [[draw(rng, shape, dtype) for shape, dtype in shapes] for _ in range(shards)]
+        empty = int(rng.integers(shards))  # shards without rows are the last ones
+        data[shards - empty :] = [None] * empty
+        zeros = [np.zeros(shape, dtype) for shape, dtype in shapes]
+        expected = [tree([(part or zeros)[k] for part in data]) for k in range(len(shapes))]
+        for n in {1, 2, 3, 4, 5, shards}:
+            if n > shards:
+                continue
+            sums = [ShardSum(shards, n, zeros, 2) for _ in range(n)]
+
+            def run(link: Link, rank: int, sums=sums, data=data, n=n) -> np.ndarray:
+                for shard in shards_of(rank, n, len(data)):
+                    sums[rank].add(shard, data[shard])
+                vectors = sums[rank].join_ranks(link)
+                parts = [vectors[v][first : first + int(np.prod(shape))] for v, first, shape in sums[rank].places]
+                return np.concatenate([np.ascontiguousarray(part).view(np.uint8) for part in parts])
+
+            for _ in range(2):  # memory is used again
+                for out in together(n, run)[0]:
+                    assert out.tobytes() == b"".join(x.tobytes() for x in expected), (shards, n)
+    for shards in range(1, 40):
+        for n in range(1, shards + 1):
+            parts = [shards_of(r, n, shards) for r in range(n)]
+            assert [s for part in parts for s in part] == list(range(shards)) and all(parts)
+            for part in parts:
+                nodes = find_nodes(part)
+                assert [s for level, number in nodes for s in range(number << level, (number + 1) << level)] == list(part)
+                assert len(nodes) <= 2 * len(part).bit_length()

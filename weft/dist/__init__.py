@@ -7,6 +7,7 @@ from weft.process.lazy_names import load_on_use
 
 _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__init__.pyi``
     "collectives": "all_gather all_sum all_to_all barrier broadcast recv reduce_scatter send",
+    "gradients": "average",
     "groups": "Group group",
     "world": "init rank size",
 }

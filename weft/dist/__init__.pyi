@@ -9,5 +9,6 @@ from weft.dist.collectives import (
     all_gather as all_gather, all_sum as all_sum, all_to_all as all_to_all, barrier as barrier, broadcast as broadcast,
     recv as recv, reduce_scatter as reduce_scatter, send as send,
 )
+from weft.dist.gradients import average as average
 from weft.dist.groups import Group as Group, group as group
 from weft.dist.world import init as init, rank as rank, size as size

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from weft.dist import algorithms, messages
-from weft.dist.agreement import agree
 from weft.dist.algorithms import Link
 from weft.dist.groups import Group
+from weft.dist.together import run_together
 from weft.dist.world import world
 from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.errors import DTypeError, ShapeError
@@ -39,13 +39,10 @@ def _together(algorithm: Callable[..., np.ndarray | None]) -> Callable[..., np.n
     """Return the reference of a collective, which compares what the ranks ask for and then runs the algorithm."""
 
     def reference(x: np.ndarray, turn: Any, what: str, place: str, group: Group, **params: Any) -> np.ndarray:
-        job, members = world(), group.ranks
+        members = group.ranks
         options = "".join(f" with {name}={value}" for name, value in params.items())
-        some = f" among ranks {list(members)}" if members != tuple(range(job.size)) else ""
-        request = f"{what} of {x.dtype}{list(x.shape)}{options}{some}"
-        with job.conversation(f"{request} ({place})") as engine:
-            agree(job, engine, members, request, place)
-            out = algorithm(Link(job, engine, members, f"{request} ({place})"), x, **params)
+        some = f" among ranks {list(members)}" if members != tuple(range(world().size)) else ""
+        out = run_together(algorithm, f"{what} of {x.dtype}{list(x.shape)}{options}{some}", place, members, x, **params)
         return x if out is None else out
 
     return reference

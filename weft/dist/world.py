@@ -165,6 +165,16 @@ def world() -> World:
     return _WORLD[0]
 
 
+def started_rank() -> int:
+    """Return the number of this rank, 0 if the job has not begun."""
+    return _WORLD[0].rank if _WORLD else 0
+
+
+def started_size() -> int:
+    """Return the number of ranks, 1 if the job has not begun."""
+    return _WORLD[0].size if _WORLD else 1
+
+
 def rank() -> int:
     """Return the number of this process among those of the job: 0 without a launcher.
 

@@ -1,6 +1,7 @@
 """Training of models.
 
 ``fit`` checks its arguments, ``loop`` runs epochs of steps, ``step`` is forward, backward and update as one native call.
+``shards`` is the step of a batch that several processes share, and ``ranks`` what they tell each other.
 ``batches`` supplies the batches, ``checkpoint`` and ``snapshot`` save the state, ``callbacks`` and ``progress`` observe the run,
 and ``diagnose`` finds the first value that is not finite.
 """

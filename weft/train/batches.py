@@ -6,6 +6,7 @@ A feed yields the keys of an epoch's batches. A key is small, or the batch itsel
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -76,9 +77,21 @@ class Arrays:
 
     count = staticmethod(len)  # of the rows in the batch of a key
 
+    def part(self, key: np.ndarray, first: int, last: int) -> np.ndarray:
+        """Return the key of some rows of a batch."""
+        return key[first:last]
+
     def kept_bytes(self, key: np.ndarray) -> int:
         """Return the number of bytes that the key keeps alive."""
         return key.nbytes
+
+    def checksum(self) -> str:
+        """Return a checksum of some rows, spread over the data."""
+        rows = np.unique(np.linspace(0, len(self.x) - 1, 64).astype(np.int64))
+        checksum = 0
+        for a in (self.x, self.y):
+            checksum = zlib.crc32(a[rows].tobytes(), checksum)
+        return f"{checksum:08x}"
 
     def sample_number(self, key: np.ndarray, row: int) -> int:
         """Return the sample number of row ``row`` of a batch, -1 if it is not known."""
@@ -156,6 +169,9 @@ class Stream:
 
     def count(self, key: Batch) -> int:
         return key[0].shape[0]
+
+    def part(self, key: Batch, first: int, last: int) -> Batch:
+        return key[0][first:last], key[1][first:last]
 
     def kept_bytes(self, key: Batch) -> int:
         return sum(a.size * a.dtype.itemsize for a in key)

@@ -25,6 +25,7 @@ from weft.process.docstrings import complete_module
 from weft.process.files import target, write_atomically
 from weft.process.keyword_checks import KeywordCheck
 from weft.train.history import Epoch, State
+from weft.train.ranks import writes_files
 from weft.transforms.jit import jit
 
 
@@ -180,7 +181,7 @@ class BestWeights(KeywordCheck):
         self.last_description = ""  # the result of ``describe_figure`` at the last epoch
 
     def on_begin(self, state: State) -> None:
-        if self.path is not None:
+        if self.path is not None and writes_files():
             target(self.path, "BestWeights")  # raise before training if the file cannot be written
         if not state.history.epochs:
             self.best, self.last, self.number, self.score = None, None, 0, float("nan")
@@ -193,7 +194,7 @@ class BestWeights(KeywordCheck):
         if self.best is None or by * value < by * self.score or self.score != self.score:
             self.best, self.number, self.score = copy_arrays(state.model), state.epoch, value
             state.history.best = state.epoch
-            if self.path is not None:
+            if self.path is not None and writes_files():
                 write_atomically(self.path, pack(self.best), "BestWeights")
 
     def on_end(self, state: State) -> None:
@@ -264,11 +265,15 @@ class CSVLog(KeywordCheck):
 
     def on_begin(self, state: State) -> None:
         self._names = None
+        if not writes_files():
+            return
         with self.path.open("w", newline="") as f:
             for row in state.history.epochs:
                 self._line(f, row)
 
     def on_epoch(self, state: State) -> None:
+        if not writes_files():
+            return
         with self.path.open("a", newline="") as f:
             self._line(f, state.row)
 

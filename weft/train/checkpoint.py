@@ -95,7 +95,12 @@ def save(path: str | os.PathLike, checkpoint: Checkpoint) -> None:
 
 def load(path: str | os.PathLike) -> Checkpoint:
     """Read a checkpoint. Raise DataError if the file is damaged, or not a checkpoint."""
-    arrays = unpack(read(path, "checkpoint"), os.fspath(path))
+    return parse(read(path, "checkpoint"), path)
+
+
+def parse(content: bytes, path: str | os.PathLike) -> Checkpoint:
+    """Return the checkpoint in the content of a file. Raise DataError if it is damaged, or not a checkpoint."""
+    arrays = unpack(content, os.fspath(path))
     if STATE not in arrays:
         raise DataError(f"{path} is no checkpoint of fit: it has no {STATE!r}; it may hold weights, for wf.io.load")
     tables = parse_state(arrays.pop(STATE).tobytes(), os.fspath(path))
@@ -117,7 +122,7 @@ def check(path: Any, checkpoint: Checkpoint, run: dict[str, Any], parts: dict[st
     ``parts``: the present arrays of model, optimizer and step
     """
     for field, current in json.loads(json.dumps(run)).items():
-        stored = checkpoint.run.get(field)
+        stored = checkpoint.run.get(field, 1 if field == "shards" else None)  # files without it were written before shards
         if stored != current:
             field = field.replace("_", " ")
             if isinstance(stored, dict) and isinstance(current, dict) and stored.get("class") == current.get("class"):

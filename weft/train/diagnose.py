@@ -113,27 +113,26 @@ def find(log: Log, step: int) -> NonFinite:
     restore_snapshot(log.snapshot, *log.of)
     steps = log.steps()
     bad = len(steps) - 1
+    read = stepper.open_feed(log.feed)
     for k, one in enumerate(steps):
-        value = stepper.advance([log.feed.batch(key) for key in one.keys], one.lr)[0]
+        value = stepper.advance([read(key) for key in one.keys], one.lr)[0]
         if not math.isfinite(value) or not log.is_sound():
             bad = k
             break
     restore_snapshot(log.snapshot, *log.of)
     for one in steps[:bad]:
-        stepper.advance([log.feed.batch(key) for key in one.keys], one.lr)
+        stepper.advance([read(key) for key in one.keys], one.lr)
     one = steps[bad]
     at = (step - (len(steps) - 1 - bad), one.epoch, one.batch)
     before = take(*log.of)
-    batches = [log.feed.batch(key) for key in one.keys]
+    batches = [read(key) for key in one.keys]
     try:
-        for key, (x, y) in zip(one.keys, batches, strict=True):
+        for key, x, y in stepper.pieces(one.keys, batches):
             parts = _find_in_graph(model, stepper, log.feed, key, x, y)
             if parts is not None:
                 return NonFinite(*at, *parts)
-            if len(batches) > 1:  # accumulate, for the next batch of this update
-                stepper._add(x, y, 0.0)
         restore_snapshot(before, *log.of)
-        parameters, slopes = named_arrays(model), stepper.gradient(*batches[0])[1]
+        parameters, slopes = named_arrays(model), stepper.gradient(*stepper.first_rows(batches))[1]
         ranges = {n: (_range("weights", p.numpy()), _range("gradient", slopes[n].numpy())) for n, p in parameters.items()}
         restore_snapshot(before, *log.of)
         stepper.advance(batches, one.lr)

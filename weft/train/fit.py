@@ -23,7 +23,7 @@ from weft.nn.size_arguments import has_unknown_widths
 from weft.optim import Adam, Optimizer
 from weft.optim.update_arguments import named_arrays
 from weft.process.docstrings import complete_module
-from weft.process.files import target
+from weft.process.files import read, target
 from weft.process.foreign_names import MODULES
 from weft.process.keyword_checks import advise_keywords
 from weft.process.name_errors import suggest
@@ -34,7 +34,9 @@ from weft.train.doubts import check_loss, run_in_evaluation, warn_unscaled
 from weft.train.history import History, State, sort_callbacks
 from weft.train.loop import Run
 from weft.train.metrics import ROWS, Validation, evaluation_mode, name_metrics
-from weft.train.step import Stepper, describe_result, training_step
+from weft.train.ranks import join_ranks
+from weft.train.shards import make_stepper, unite
+from weft.train.step import describe_result, training_step
 from weft.transforms.jit import jit
 from weft.transforms.tracing import trace
 
@@ -45,8 +47,8 @@ __all__ = ["accuracy", "fit", "predict", "training_step"]
 def fit(
     model: Module, x: Any, y: Any = None, *, epochs: int = 10, batch_size: int = 32,
     loss: Callable[[Array, Array], Array] = cross_entropy, optimizer: Optimizer | None = None, metrics: Any = (),
-    validation: Any = 0.0, callbacks: Sequence[Any] = (), accumulate: int = 1, precision: Any = None, loss_scale: Any = "auto",
-    shuffle: bool = True,
+    validation: Any = 0.0, callbacks: Sequence[Any] = (), accumulate: int = 1, shards: int | None = None, precision: Any = None,
+    loss_scale: Any = "auto", shuffle: bool = True,
     seed: int = 0, steps_per_epoch: int | None = None, checkpoint: str | os.PathLike | None = None,
     checkpoint_every: int | str = "epoch", resume: bool | None = None, show: bool = True,
 ) -> History:
@@ -69,6 +71,10 @@ def fit(
     callbacks : functions of a :class:`~weft.train.State` called after every epoch, and objects with any of ``on_begin``,
         ``on_batch``, ``on_epoch``, ``on_end``; ``state.stop(reason)`` ends the run
     accumulate : number of batches per update, whose gradients are averaged by rows
+    shards : number of parts of each batch, which the ranks of a job share (``weft launch``). Gradients are averaged by rows;
+        random numbers and statistics of batch norm are those of a shard. The result depends on ``shards``, not on the number of
+        ranks: 1, 2, 3, ... ranks give the same bits. All ranks need the same data and arguments; weights and random state are
+        those of rank 0, which alone writes files and shows progress. Callbacks run on all ranks. Default: 1 on one rank
     precision : "float16" or "bfloat16": activations are stored in 16 bits, weights and updates in float32; with float16 the
         loss is scaled (Micikevicius et al.: Mixed precision training. 2018). Arithmetic stays float32: on a CPU this halves the
         memory traffic of activations, and is often no faster. Or a :class:`weft.Precision`, or a dict of its arguments:
@@ -99,8 +105,9 @@ def fit(
     Raises
     ------
     ShapeError, DTypeError, ValueError
-        Data are empty, lengths differ, labels are out of range, arguments are invalid, or the last batch has one row and the
-        model has batch norm.
+        Data are empty, lengths differ, labels are out of range, arguments are invalid, or a batch or shard has one row and the
+        model has batch norm. There are fewer shards than ranks, or ranks have other data. ``shards`` with SAM or a stateful
+        layer.
     DataError
         The checkpoint is damaged, belongs to another run, or is being written by another run.
     FileNotFoundError, PermissionError
@@ -117,13 +124,15 @@ def fit(
     check_arguments(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
     if not model.parameters() and any(True for _ in model.named_parameters()):
         raise ValueError("fit: every parameter of the model is frozen: model.unfreeze() trains them again")
+    ranks = join_ranks(shards)
     metric_functions = name_metrics(metrics)
     callback_hooks = sort_callbacks(callbacks)
     due = checkpoints.every(checkpoint_every)
     if resume and checkpoint is None:
         raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")
-    if checkpoint is not None:
+    if checkpoint is not None and ranks.is_first:
         target(checkpoint, "fit: checkpoint")  # raise before the data are read if the file cannot be written
+    if checkpoint is not None:
         check_paths(callback_hooks.all, checkpoint)
     epochs, batch_size, accumulate, seed = map(int, (epochs, batch_size, accumulate, seed))
     rng = default_rng(seed)
@@ -132,7 +141,7 @@ def fit(
     feed, validation_feed = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
     check_monitors(callback_hooks.all, validation_feed is not None)
     _prepare_model(model, feed, validation_feed, loss)
-    _try_single_row(model, feed)
+    _try_single_row(model, feed, ranks.shards)
     warn_unscaled(model, feed)
     check_loss(model, loss, feed)
     optimizer = Adam() if optimizer is None else optimizer
@@ -140,11 +149,11 @@ def fit(
         optimizer.init(model)
     else:
         check_optimizer(optimizer, model)
-    stepper = Stepper(model, loss, optimizer, metric_functions, accumulate, precision, loss_scale)
+    stepper = make_stepper(model, loss, optimizer, metric_functions, accumulate, precision, loss_scale, ranks)
     state = State(model, optimizer, History(), epochs)
     validated = None
     if validation_feed is not None:
-        validated = Validation(model, loss, metric_functions, validation_feed, stepper.formats)
+        validated = Validation(model, loss, metric_functions, validation_feed, stepper.formats, ranks)
     description = {
         "samples": feed.samples, "batch_size": feed.source.batch_size if isinstance(feed, Stream) and hasattr(
             feed.source, "batch_size") else batch_size, "accumulate": accumulate, "steps_per_epoch": steps_per_epoch,
@@ -153,12 +162,19 @@ def fit(
         "shuffle": shuffle, "seed": seed,
         "loss": getattr(loss, "__qualname__", type(loss).__name__), "metrics": list(metric_functions),
         "precision": repr(stepper.formats) if stepper.formats else stepper.dtype and stepper.dtype.name,
-        "loss_scale": stepper.scaling, "optimizer": checkpoints.describe(optimizer),
+        "loss_scale": stepper.scaling, "optimizer": checkpoints.describe(optimizer), "shards": ranks.shards,
     }
-    run = Run(model, optimizer, stepper, feed, callback_hooks, state, validated, show, checkpoint, due, description)
-    with lock_checkpoint(checkpoint):
-        if checkpoint is not None and os.path.exists(checkpoint) and resume is not False:
-            saved = checkpoints.load(checkpoint)
+    if ranks.shards > 1:
+        description["checksum_of_data"] = [part.checksum() for part in (feed, validation_feed) if isinstance(part, Arrays)]
+        unite(ranks, description, model, optimizer)
+    run = Run(model, optimizer, stepper, feed, callback_hooks, state, validated, show, checkpoint, due, description, ranks)
+    with lock_checkpoint(checkpoint if ranks.is_first else None):
+        content = None
+        if checkpoint is not None and resume is not False:
+            content = read(checkpoint, "checkpoint") if ranks.is_first and os.path.exists(checkpoint) else None
+            content = ranks.broadcast(content, "the checkpoint of fit")
+        if checkpoint is not None and content is not None:
+            saved = checkpoints.parse(content, checkpoint)
             if resume is None:
                 exists = f"{os.fspath(checkpoint)} exists, a run that stands at {len(saved.epochs)} epochs"
                 raise DataError(f"fit: {exists}: resume=True goes on from it, resume=False begins anew and writes over it")
@@ -315,12 +331,16 @@ def _prepare_model(model: Module, feed: Feed, validation_feed: Feed | None, loss
         run_in_evaluation(model, feed.batch(np.arange(1))[0])
 
 
-def _try_single_row(model: Module, feed: Feed) -> None:
-    """Raise an error if the last batch has one row and the model cannot be trained on it, as batch norm cannot.
+def _try_single_row(model: Module, feed: Feed, shards: int) -> None:
+    """Raise an error if a last batch or a shard has one row and the model cannot be trained on it, as batch norm cannot.
 
     The model is traced, not run: its statistics and the random state stay as they are.
     """
-    if _last_batch_size(feed) != 1:
+    last = _last_batch_size(feed)
+    source = feed.source if isinstance(feed, Stream) else feed
+    batches = (getattr(source, "batch_size", None), last) if shards > 1 else (last,)
+    rows = next((n for n in batches if n is not None and (n == 1 or shards > 1 and n < 2 * shards)), None)
+    if rows is None:
         return
     sample = feed.batch(np.arange(1))[0] if isinstance(feed, Arrays) else _peek(feed)
     with evaluation_mode(model):
@@ -328,6 +348,11 @@ def _try_single_row(model: Module, feed: Feed) -> None:
         try:
             trace(model, [sample[:1]], lambda leaves: ((leaves[0],), {}))
         except ShapeError as error:
+            if shards > 1:
+                raise ShapeError(
+                    f"fit: a batch of {rows} rows in {shards} shards has shards of 1 row, on which the model cannot be trained: "
+                    f"{error}. Give another batch_size or fewer shards, or a wf.data.Loader with drop_last=True"
+                ) from error
             raise ShapeError(
                 f"fit: the last batch of an epoch has 1 row ({feed.samples} samples), on which the model cannot be trained: "
                 f"{error}. Give another batch_size, or wf.data.Loader((x, y), batch_size, drop_last=True) in place of x and y"

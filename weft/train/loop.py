@@ -23,11 +23,12 @@ from weft.optim import Optimizer
 from weft.process.interrupts import Interrupt, catch_interrupt
 from weft.train import checkpoint
 from weft.train.batches import Arrays, Feed
-from weft.train.callbacks import BestWeights
+from weft.train.callbacks import AverageWeights, BestWeights
 from weft.train.diagnose import find
 from weft.train.history import Epoch, Hooks, State, sort_callbacks
 from weft.train.metrics import Validation
 from weft.train.progress import progress
+from weft.train.ranks import Ranks
 from weft.train.snapshot import Log, Snapshot, restore_snapshot, take
 from weft.train.step import Stepper
 from weft.transforms.settings import flush_denormals
@@ -39,13 +40,16 @@ class Run:
     def __init__(
         self, model: Module, optimizer: Optimizer, stepper: Stepper, feed: Feed, hooks: Hooks, state: State,
         validation: Validation | None, show: Any, path: str | os.PathLike | None, every: checkpoint.Every, run: dict[str, Any],
+        ranks: Ranks,
     ) -> None:
         self.model, self.optimizer, self.stepper, self.feed = model, optimizer, stepper, feed
         if not any(isinstance(c, BestWeights) for c in hooks.all):
             hooks = sort_callbacks([BestWeights(restore=False), *hooks.all])
         self.keeper = next(c for c in hooks.all if isinstance(c, BestWeights))
         self.hooks, self.state, self.validation, self.show = hooks, state, validation, show
-        self.path, self.every, self.run = path, every, run
+        self.path, self.every, self.run, self.ranks = path, every, run, ranks
+        # whether a callback may stop one rank within an epoch
+        self.may_stop = ranks.size > 1 and any(not isinstance(c, AverageWeights) and hasattr(c, "on_batch") for c in hooks.all)
         self.keeping = [c for c in hooks.all if hasattr(c, "state_dict")]
         self.totals = [0.0] * (1 + len(stepper.metrics))
         self.rows = 0  # trained in this epoch so far
@@ -58,8 +62,8 @@ class Run:
         self.before: Snapshot | None = None  # state before the checkpoint was loaded, until the callbacks have loaded theirs
 
     def save(self) -> None:
-        """Write the checkpoint, if the run has one."""
-        if self.path is None:
+        """Write the checkpoint, if the run has one. Rank 0 writes it."""
+        if self.path is None or not self.ranks.is_first:
             return
         state = self.state
         seconds = self.seconds + (time.perf_counter() - self.start if self.began is not None else 0.0)
@@ -108,27 +112,30 @@ class Run:
             self.save()
         finished, per = False, self.feed.steps
         total, done = None if per is None else state.epochs * per, (per or 0) * state.epoch + state.batch
-        display = progress(total, self.show, history, state.epochs, done, self._running_means)
+        display = progress(total, self.show and self.ranks.is_first, history, state.epochs, done, self._running_means)
         self.model.train()
         try:
             with flush_denormals(), catch_interrupt() as interrupt, display as bar:
                 self.log = Log(self.model, self.optimizer, self.stepper, self.feed)
-                while len(history.epochs) < state.epochs and not state.stopped and not interrupt.to_stop:
+                self.ranks.read_flags = lambda: (interrupt.to_stop, self.log.is_due())
+                while len(history.epochs) < state.epochs and not state.stopped and not self._is_interrupted(interrupt):
                     if not self._epoch(bar, interrupt):
                         break
                 finished = True
                 if history.non_finite is None:
-                    history.interrupted = interrupt.to_stop
-                    if interrupt.to_stop and self.path is not None:
+                    history.interrupted = self._is_interrupted(interrupt)
+                    if history.interrupted and self.path is not None:
                         self.save()
         except KeyboardInterrupt:
+            if self.ranks.size > 1:
+                raise  # the others wait for this rank, so the job ends
             history.interrupted = True
         finally:
             self.model.eval()
         history.stopped = "Ctrl-C" if history.interrupted else state.stopped
         if (history.interrupted or history.non_finite is not None) and self.keeper.best is not None:
             self.keeper.restore(self.model)
-        if history.non_finite is not None:
+        if history.non_finite is not None and self.ranks.is_first:
             warn(f"fit: {history.non_finite}")
         if finished:
             for end in self.hooks.end:
@@ -139,6 +146,7 @@ class Run:
         try:
             for begin in self.hooks.begin:
                 begin(self.state)
+            self.state.stopped = self.ranks.share_text(self.state.stopped, "the reason to stop fit before its first step")
             for c, state in zip(self.keeping, self.callback_states or (), strict=False):
                 checkpoint.load_callback(self.path, c, state, self.model)
         except BaseException:
@@ -147,6 +155,10 @@ class Run:
                 self.optimizer.lr = self.lr
             raise
         self.before = None
+
+    def _is_interrupted(self, interrupt: Interrupt) -> bool:
+        """Return whether Ctrl-C ends the run; of several ranks, whether one of them said so in the last update."""
+        return interrupt.to_stop if self.ranks.size == 1 else self.ranks.interrupted
 
     def _running_means(self) -> dict[str, float]:
         """Return the means so far of the current epoch, of loss and metrics."""
@@ -171,13 +183,13 @@ class Run:
         """Do the updates of an epoch. Return False if the run ends before the end of the epoch."""
         state, optimizer, totals, log = self.state, self.optimizer, self.totals, self.log
         on_batch, every = self.hooks.batch, self.every.steps if self.path is not None else None
-        advance, look = self.runner.advance, log.every
+        advance, look, is_alone = self.runner.advance, log.every, self.ranks.size == 1
         for block in self._blocks(keys, every):
             lr = float(optimizer.lr)
             look -= len(block)
             if look <= 0:
                 look = log.every
-                if not log.update_snapshot():
+                if not log.update_snapshot(log.is_due() if is_alone else self.ranks.snapshot_due):
                     return self._end_non_finite("weights")
             log.blocks.append((block, lr, number, state.batch + 1))
             results = advance(block, lr)
@@ -194,13 +206,16 @@ class Run:
             bar.step(batches)
             for call in on_batch:
                 call(state)
+            if self.may_stop:
+                state.stopped = self.ranks.share_text(state.stopped, "the reason to stop fit")
             due = every is not None and state.step % every == 0
-            if due or interrupt.to_stop or state.stopped:
+            to_stop = interrupt.to_stop if is_alone else self.ranks.interrupted
+            if due or to_stop or state.stopped:
                 if not log.is_sound():
                     return self._end_non_finite("weights")
                 if due or state.stopped:
                     self.save()
-                if interrupt.to_stop or state.stopped:
+                if to_stop or state.stopped:
                     return False
         return log.is_sound() or self._end_non_finite("weights")
 
@@ -223,11 +238,13 @@ class Run:
         history.epochs.append(row)
         for call in self.hooks.epoch:
             call(state)
+        state.stopped = self.ranks.share_text(state.stopped, f"the reason to stop fit after epoch {row.number}")
+        self.ranks.compare(self.model.arrays(), f"the end of epoch {row.number}")
         history.best = self.keeper.number
         bar.epoch(row)
         self.began, state.batch, self.rows = None, 0, 0
         self.totals[:] = [0.0] * len(self.totals)
-        if self.stepper.stuck and not self.has_warned:
+        if self.stepper.stuck and not self.has_warned and self.ranks.is_first:
             self.has_warned = True
             warn(
                 f"fit: at the end of epoch {row.number} the gradients are not finite in "
@@ -268,7 +285,7 @@ class UpdateRunner:
     """
 
     def __init__(self, stepper: Stepper, feed: Feed, alone: bool) -> None:
-        self.stepper, self.feed = stepper, feed
+        self.stepper, self.feed, self.read = stepper, feed, stepper.open_feed(feed)
         is_small = isinstance(feed, Arrays) and UPDATES_PER_LOOP * feed.batch_bytes <= MAX_BATCH_BYTES
         self.can_loop = stepper.run_many is not None and is_small and not alone  # whether a native call may execute many updates
         self.count = 1  # updates per native call
@@ -298,8 +315,8 @@ class UpdateRunner:
         """Execute the updates of a block."""
         if len(block) > 1 and (results := self._run_block(block, lr)) is not None:
             return results
-        batch, count, advance = self.feed.batch, self.feed.count, self.stepper.advance
-        return [(sum(map(count, keys)), advance([batch(key) for key in keys], lr)) for keys in block]
+        read, count, advance = self.read, self.feed.count, self.stepper.advance
+        return [(sum(map(count, keys)), advance([read(key) for key in keys], lr)) for keys in block]
 
     def _run_block(self, block: tuple[Keys, ...], lr: float) -> list[Figures] | None:
         """Execute a block in one native call. Return None if tracing shows that the step cannot be part of a native loop."""

@@ -13,10 +13,12 @@ from weft.dtypes.api import is_integer
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import absolute
+from weft.functions.random.state import get_state, set_state, state_after_parts, state_of_part
 from weft.nn.module import Module
 from weft.nn.precision import Precision, precision
 from weft.process.name_errors import suggest
 from weft.train.batches import Arrays, Feed
+from weft.train.ranks import Ranks
 from weft.transforms.jit import jit
 
 Metric = Callable[[Array, Array], Any]
@@ -167,26 +169,49 @@ class Validation:
     """Function without arguments, called after each epoch, that returns (loss, metrics by name).
 
     For arrays both are computed from all predictions together; for batches they are means over the batches, weighted by rows.
+    Several ranks divide the calls of the model among them. With shards each call has a random state of its own.
     """
 
     def __init__(
-        self, model: Module, loss: Callable, metrics: Mapping[str, Metric], feed: Feed, formats: Precision | None = None,
+        self, model: Module, loss: Callable, metrics: Mapping[str, Metric], feed: Feed, formats: Precision | None, ranks: Ranks,
     ) -> None:
-        self.model, self.loss, self.metrics, self.feed, self.formats = model, loss, metrics, feed, formats
+        self.model, self.loss, self.metrics, self.feed, self.formats, self.ranks = model, loss, metrics, feed, formats, ranks
+        self._state: tuple[int, int] | None = None  # the random state at the start, if there are shards
         self._forward = jit(lambda x: model(x))
         self._figures = jit(self._of_a_batch)
 
     def __call__(self) -> tuple[float, dict[str, float]]:
+        self._state = get_state() if self.ranks.shards > 1 else None
         with evaluation_mode(self.model), nullcontext() if self.formats is None else precision(self.formats):
-            return self._evaluate_at_once(self.feed) if isinstance(self.feed, Arrays) else self._by_batches(self.feed)
+            out = self._evaluate_at_once(self.feed) if isinstance(self.feed, Arrays) else self._by_batches(self.feed)
+        if self._state is not None:
+            set_state(state_after_parts(self._state))
+        return out
+
+    def _begin_call(self, number: int) -> None:
+        """Set the random state of a call of the model, if it is not to depend on the rank."""
+        if self._state is not None:
+            set_state(state_of_part(self._state, number))
 
     def _evaluate_at_once(self, feed: Arrays) -> tuple[float, dict[str, float]]:
-        outputs, targets = [], []
-        for key in feed.epoch(1, 0, None):
-            x, y = feed.batch(key)
-            outputs.append(self._forward(x).numpy())
-            targets.append(y.numpy())
-        out, y = asarray(np.concatenate(outputs)), asarray(np.concatenate(targets))
+        read_x, read_y = feed.readers
+        keys = list(feed.epoch(1, 0, None))
+        y = asarray(np.concatenate([read_y(key).numpy() for key in keys]))
+        rank, size = self.ranks.rank, self.ranks.size if len(keys) >= self.ranks.size else 1
+        ranges = [range(r * len(keys) // size, (r + 1) * len(keys) // size) for r in range(size)]
+        outputs = []
+        for k in ranges[rank if size > 1 else 0]:
+            self._begin_call(k)
+            outputs.append(self._forward(read_x(keys[k])).numpy())
+        own = np.concatenate(outputs)
+        if size > 1:
+            rows = [sum(len(keys[k]) for k in part) for part in ranges]
+            padded = np.zeros((max(rows), *own.shape[1:]), own.dtype)
+            padded[: len(own)] = own
+            gathered = self.ranks.gather(padded, f"predictions {own.shape[1:]} of {sum(rows)} validation rows of fit")
+            own = np.concatenate([part[:count] for part, count in zip(gathered, rows, strict=True)])
+        self._begin_call(len(keys))
+        out = asarray(own)
         value = float(self.loss(out, y))
         metrics = self.metrics
         if not metrics and y.ndim == 1 and is_integer(y.dtype) and out.ndim == 2 and out.shape[1] > 1:
@@ -194,13 +219,21 @@ class Validation:
         return value, {name: float(check_metric(name, metric(out, y))) for name, metric in metrics.items()}
 
     def _by_batches(self, feed: Feed) -> tuple[float, dict[str, float]]:
-        sums, rows = [0.0] * (1 + len(self.metrics)), 0
-        for key in feed.epoch(1, 0, None):
-            x, y = feed.batch(key)
-            for k, value in enumerate(self._figures(x, y)):
-                sums[k] += float(value) * feed.count(key)
-            rows += feed.count(key)
-        means = [s / rows for s in sums]
+        rank, size = self.ranks.rank, self.ranks.size
+        rows, figures = [], []
+        for k, key in enumerate(feed.epoch(1, 0, None)):
+            rows.append(feed.count(key))
+            is_own = k % size == rank
+            self._begin_call(k)
+            figures.append([*map(float, self._figures(*feed.batch(key)))] if is_own else [0.0] * (1 + len(self.metrics)))
+        if size > 1:
+            table = self.ranks.gather(np.array(figures), f"the figures of {len(rows)} validation batches of fit")
+            figures = [table[k % size, k].tolist() for k in range(len(rows))]
+        sums = [0.0] * (1 + len(self.metrics))
+        for count, values in zip(rows, figures, strict=True):
+            for k, value in enumerate(values):
+                sums[k] += value * count
+        means = [s / sum(rows) for s in sums]
         return means[0], dict(zip(self.metrics, means[1:], strict=True))
 
     def _of_a_batch(self, x: Array, y: Array) -> tuple[Any, ...]:

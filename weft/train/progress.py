@@ -15,6 +15,7 @@ from typing import Any
 
 from weft.process.notices import in_notebook, silent
 from weft.train.history import Epoch, History, State, figure
+from weft.train.ranks import writes_files
 
 
 class Progress:
@@ -210,6 +211,8 @@ class TensorBoard:
         self._from = len(state.history.epochs) + 1  # later rows of an interrupted run are purged
 
     def on_epoch(self, state: State) -> None:
+        if not writes_files():
+            return
         row = state.row
         self._write("train", row, {"loss": row.loss, **row.metrics, **({} if row.lr is None else {"lr": row.lr})})
         if row.validation_loss is not None:

@@ -102,10 +102,17 @@ class Log:
         parameters = self.of[0].parameters()
         return all(finite(parameters[name].numpy()) for name in self.sound)
 
-    def update_snapshot(self) -> bool:
-        """Take a snapshot if one is due. Called between updates. Return False if the parameters are not finite."""
+    def is_due(self) -> bool:
+        """Return whether a snapshot is due by the clock."""
+        return time.perf_counter() >= self._next_snapshot
+
+    def update_snapshot(self, is_due: bool) -> bool:
+        """Take a snapshot if one is due. Called between updates. Return False if the parameters are not finite.
+
+        is_due : the result of :meth:`is_due`, on which the ranks of a run agree
+        """
         start = time.perf_counter()
-        if start >= self._next_snapshot or (self.feed.heavy and self._count_bytes()):
+        if (self.feed.heavy and self._count_bytes()) or is_due:
             fresh = take(*self.of)
             if not all(finite(fresh.arrays["model"][name]) for name in self.sound):
                 return False

@@ -27,6 +27,7 @@ from weft.nn.precision import Precision, count_overflows, parse_precision, preci
 from weft.optim import SAM, Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.optim.update_arguments import named_arrays
+from weft.train.batches import Feed
 from weft.train.metrics import Metric, check_metric
 from weft.transforms.control import scan
 from weft.transforms.grad import value_and_grad
@@ -134,6 +135,21 @@ class Stepper:
             last = k == len(batches) - 1
             parts.append((share, self._jitted_last(x, y, share, lr) if last else self._add(x, y, share)))
         return tuple(sum(share * float(values[k]) for share, values in parts) for k in range(1 + len(self.metrics)))
+
+    def open_feed(self, feed: Feed) -> Callable[[Any], Any]:
+        """Return a function from the key of a batch to the batch in the form that :meth:`advance` takes."""
+        return feed.batch
+
+    def pieces(self, keys: Sequence[Any], batches: Sequence[Any]) -> Iterator[tuple[Any, Array, Array]]:
+        """Yield the parts of an update that are differentiated apart, as (key, x, y), each at the state that it begins with."""
+        for key, (x, y) in zip(keys, batches, strict=True):
+            yield key, x, y
+            if len(batches) > 1:
+                self._add(x, y, 0.0)
+
+    def first_rows(self, batches: Sequence[Any]) -> tuple[Array, Array]:
+        """Return the rows of the first batch."""
+        return batches[0]
 
     @property
     def stuck(self) -> bool:

@@ -276,6 +276,18 @@ def set_state(state: tuple[int, int], /) -> None:
     _HIDDEN_STREAM.base[...] = wrap(numpy_node(np.asarray(position, np.uint64)))
 
 
+def state_of_part(state: tuple[int, int], part: int) -> tuple[int, int]:
+    """Return the start of a sequence of its own for part ``part`` of a work that begins at a position of the hidden sequence."""
+    key_value, position = state
+    mixed = _hash_int(key_value ^ _hash_int(position, "key"), "key")
+    return _hash_int(mixed ^ _hash_int(part, "key"), "key"), 0
+
+
+def state_after_parts(state: tuple[int, int]) -> tuple[int, int]:
+    """Return the position of the hidden sequence after a work in parts, however much they have drawn."""
+    return state[0], (state[1] + 1) & _MASK
+
+
 def key(seed: int, /) -> Array:
     """Make a key from a seed, for the ``key=`` argument of the draws.
 

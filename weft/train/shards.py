@@ -1,0 +1,233 @@
+"""The training step of a batch that is cut into shards: what each shard gives is added up in one tree, then one update is made.
+
+What a shard computes depends on the weights, its rows, and the random state of its step and number, not on the rank. So any
+number of ranks gives the same bits.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.dtypes.api import float64, is_inexact
+from weft.functions.creation.fill import asarray
+from weft.functions.random.state import get_state, set_state, state_after_parts, state_of_part
+from weft.functions.shape.axes import stack
+from weft.nn.module import Module
+from weft.optim import SAM, Optimizer
+from weft.optim.optimizer import state_dtype
+from weft.train.batches import Feed
+from weft.train.metrics import Metric
+from weft.train.ranks import Ranks
+from weft.train.step import Stepper
+from weft.transforms.jit import jit
+
+_FLAGS = 2  # of each rank, in every sum: Ctrl-C, and whether a snapshot is due
+
+
+def cut(rows: int, shards: int, shard: int) -> tuple[int, int]:
+    """Return the first row of a shard of a batch, and that behind its last. The first shards have one row more than the rest."""
+    size, more = divmod(rows, shards)
+    first = shard * size + min(shard, more)
+    return first, first + size + (shard < more)
+
+
+class ShardedBatch:
+    """A batch of which only some rows are read."""
+
+    def __init__(self, feed: Feed, key: Any) -> None:
+        self._feed, self._key = feed, key
+        self.rows: int = feed.count(key)
+
+    def part(self, first: int, last: int) -> Any:
+        """Return the key of some rows."""
+        return self._feed.part(self._key, first, last)
+
+    def read(self, first: int, last: int) -> tuple[Array, Array]:
+        """Return some rows."""
+        return self._feed.batch(self.part(first, last))
+
+
+class ShardStepper(Stepper):
+    """A Stepper whose gradients are sums over shards. The same results on any number of ranks."""
+
+    def __init__(
+        self, model: Module, loss: Callable, optimizer: Optimizer, metrics: Mapping[str, Metric], accumulate: int, precision: Any,
+        loss_scale: Any, ranks: Ranks,
+    ) -> None:
+        if isinstance(optimizer, SAM):
+            raise ValueError("fit: SAM computes each gradient twice, which shards= cannot do; leave one of them out")
+        for name, layer in model.modules():
+            if getattr(layer, "stateful", False):
+                raise ValueError(
+                    f"fit: layer {name!r} ({type(layer).__name__}) is stateful: it keeps a state for each row of a whole batch, "
+                    "which shards= cannot divide; leave one of them out"
+                )
+        super().__init__(model, loss, optimizer, metrics, 1, precision, loss_scale)
+        self.accumulate, self.run_many = accumulate, None
+        self._ranks = ranks
+        # shards of a batch differ by one row: a function for each length, so that a short last batch is their second shape only
+        self._differentiate = jit(self._differentiate_shard), jit(self._differentiate_shard)
+        self._sum: Any = None
+        self._names: list[tuple[str, str]] = []  # kind and name of each array that a shard gives
+        self._apply: Callable[..., None]
+
+    def open_feed(self, feed: Feed) -> Callable[[Any], Any]:
+        return partial(ShardedBatch, feed)
+
+    def advance(self, batches: Sequence[Any], lr: float) -> tuple[float, ...]:
+        from weft.dist.shard_sum import shards_of
+
+        ranks, state = self._ranks, get_state()
+        total = sum(batch.rows for batch in batches)
+        for shard in shards_of(ranks.rank, ranks.size, ranks.shards):
+            arrays = self._run_shard(batches, shard, total, state)
+            if self._sum is None:  # a rank without rows learns the shapes from the first shard
+                self._prepare(self._run_shard(batches, 0, total, state) if arrays is None else arrays)
+            self._sum.add(shard, arrays)
+        request = f"the sum of fit over {ranks.shards} shards of {total} rows, lr {lr!r}, random state {state[0]:x} {state[1]}"
+        vectors, flags = self._sum.total(request, ranks.read_flags())
+        ranks.interrupted, ranks.snapshot_due = (bool(flag > 0) for flag in flags)
+        vector, first, _ = self._sum.places[0]
+        figures = vectors[vector][first : first + 1 + len(self.metrics)].tolist()
+        set_state(state_of_part(state, ranks.shards))  # of stochastic rounding in the update
+        self._apply([asarray(v) for v in vectors], lr)
+        set_state(state_after_parts(state))
+        return tuple(figures)
+
+    def pieces(self, keys: Sequence[Any], batches: Sequence[Any]) -> Iterator[tuple[Any, Array, Array]]:
+        state = get_state()
+        total = sum(batch.rows for batch in batches)
+        for shard in range(self._ranks.shards):
+            before = self._begin_shard(state, shard)
+            for batch in batches:
+                first, last = cut(batch.rows, self._ranks.shards, shard)
+                if first < last:
+                    yield (batch.part(first, last), *batch.read(first, last))
+                    if self.accumulate > 1:
+                        self._differentiate[0](*batch.read(first, last), (last - first) / total, 1.0, 0.0)
+            self._restore_buffers(before)
+
+    def first_rows(self, batches: Sequence[Any]) -> tuple[Array, Array]:
+        return batches[0].read(0, batches[0].rows)
+
+    # ---- one shard
+
+    def _run_shard(
+        self, batches: Sequence[ShardedBatch], shard: int, total: int, state: tuple[int, int],
+    ) -> list[np.ndarray] | None:
+        """Return what a shard gives to the sum, None if it has no rows."""
+        parts = [(batch, *cut(batch.rows, self._ranks.shards, shard)) for batch in batches]
+        rows = sum(last - first for _, first, last in parts)
+        if not rows:
+            return None
+        before = self._begin_shard(state, shard)
+        out: list[np.ndarray] | None = None
+        for batch, first, last in parts:
+            if first < last:
+                count = last - first
+                differentiate = self._differentiate[count > batch.rows // self._ranks.shards]
+                tables = differentiate(*batch.read(first, last), count / total, rows / total, float(shard == 0))
+                arrays = [a.numpy() for table in tables.values() for a in table.values()]
+                out = arrays if out is None else [a + b for a, b in zip(out, arrays, strict=True)]
+                self._names = self._names or [(kind, name) for kind, table in tables.items() for name in table]
+        self._restore_buffers(before)
+        return out
+
+    def _begin_shard(self, state: tuple[int, int], shard: int) -> dict[str, Array]:
+        """Set the random state of a shard. Return copies of the arrays that an accumulating shard changes."""
+        set_state(state_of_part(state, shard))
+        if self.accumulate == 1:
+            return {}
+        parameters = self.model.parameters()
+        return {n: copy.copy(a) for n, a in self.model.arrays().items() if n not in parameters}
+
+    def _restore_buffers(self, before: dict[str, Array]) -> None:
+        if before:
+            arrays = self.model.arrays()
+            for name, old in before.items():
+                if arrays[name].node is not old.node:
+                    arrays[name][...] = old
+
+    def _prepare(self, arrays: list[np.ndarray] | None) -> None:
+        """Create what depends on the arrays that a shard gives."""
+        from weft.dist.shard_sum import ShardSum
+
+        assert arrays is not None, "the first shard has rows"
+        self._sum = ShardSum(self._ranks.shards, self._ranks.size, arrays, _FLAGS)
+        model, update, names, places = self.model, self._update, self._names, self._sum.places
+        count = 1 + len(self.metrics)
+
+        @jit
+        def apply(vectors: list[Array], lr: float) -> None:
+            parts: dict[str, dict[str, Array]] = {"figures": {}, "gradients": {}, "statistics": {}, "counts": {}}
+            for (kind, name), (vector, first, shape) in zip(names, places, strict=True):
+                parts[kind][name] = vectors[vector][first : first + int(np.prod(shape))].reshape(shape)
+            held = model.arrays()
+            for name, change in {**parts["statistics"], **parts["counts"]}.items():
+                a = held[name]
+                a[...] = (a.astype(change.dtype) + change).astype(a.dtype)
+            figures, is_wide = parts["figures"]["figures"], any(g.dtype == float64 for g in parts["gradients"].values())
+            update(parts["gradients"], lr, figures[0].astype("float64" if is_wide else "float32"), None, [figures[count]])
+
+        self._apply = apply
+
+    # ---- called inside jit
+
+    def _differentiate_shard(
+        self, x: Array, y: Array, share: float, weight: float, is_counted: float,
+    ) -> dict[str, dict[str, Array]]:
+        """Return what is added up over the shards: loss, metrics and overflows; gradients; changes of buffers.
+
+        share : of these rows in the update's. weight : of the shard's rows, for means of statistics. is_counted : 1.0 for the
+        shard whose changes of integers count, which are the same in all shards
+        """
+        before = {n: (a, copy.copy(a)) for n, a in self.model.arrays().items()}
+        results, slopes, overflows = self._results_and_gradient(x, y)
+        for name, a in self.model.arrays().items():
+            if name not in before or (name in slopes and a.node is not before[name][1].node):
+                raise ValueError(
+                    f"fit: the model writes {name!r} in its step, which shards= allows for buffers only: name it in the class's "
+                    "`buffers`, and create it in __init__"
+                )
+        figures = stack([asarray(v).astype(float64).reshape(()) for v in (*results, overflows)]) * share
+        gradients = {n: g.astype(state_dtype(g.dtype)) * share for n, g in slopes.items()}
+        statistics, counts = {}, {}
+        for name, (a, old) in before.items():
+            if a.node is old.node:
+                continue
+            if is_inexact(a.dtype):
+                wide = state_dtype(a.dtype)
+                statistics[name] = (a.astype(wide) - old.astype(wide)) * weight
+            else:
+                counts[name] = (a.astype(float64) - old.astype(float64)) * is_counted
+            if self.accumulate == 1:
+                a[...] = old
+        return {"figures": {"figures": figures}, "gradients": gradients, "statistics": statistics, "counts": counts}
+
+
+def make_stepper(
+    model: Module, loss: Callable, optimizer: Optimizer, metrics: Mapping[str, Metric], accumulate: int, precision: Any,
+    loss_scale: Any, ranks: Ranks,
+) -> Stepper:
+    """Return the Stepper of a run."""
+    if ranks.shards == 1:
+        return Stepper(model, loss, optimizer, metrics, accumulate, precision, loss_scale)
+    return ShardStepper(model, loss, optimizer, metrics, accumulate, precision, loss_scale, ranks)
+
+
+def unite(ranks: Ranks, description: Mapping[str, Any], model: Module, optimizer: Optimizer) -> None:
+    """Give all ranks the weights, optimizer state and random state of rank 0. Raise ValueError if their runs are not the same."""
+    if ranks.size == 1:
+        return
+    parts = {"model": model.arrays(), "optimizer_state": optimizer.arrays()}
+    shapes = {part: {n: f"{a.dtype.name}{list(a.shape)}" for n, a in arrays.items()} for part, arrays in parts.items()}
+    ranks.check_same({**description, **shapes})
+    for part, arrays in parts.items():
+        ranks.share_arrays({f"{part} {n}": a for n, a in arrays.items()})
+    set_state(tuple(ranks.gather(np.array(get_state(), np.uint64), "the random state of fit")[0].tolist()))
