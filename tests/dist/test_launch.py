@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.dist.jobs import run_job
+from tests.dist.jobs import LAUNCH, run_job
+from weft.tools.cli import main
 
 pytestmark = pytest.mark.xdist_group("jobs")
 SCRIPT = """
@@ -50,3 +52,18 @@ def test_a_script_runs_on_each_rank(tmp_path: Path) -> None:
     threads = {int(n) for n in re.findall(r"threads (\d+)", result.text)}
     assert threads == {max(1, len(os.sched_getaffinity(0)) // 2)}
     assert set(re.findall(r"^\[.\]", result.text, re.M)) == {"[0]", "[1]"} and result.text.count("\n") == 10, result.text
+
+
+def test_weft_train_on_two_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", "digits", "--epochs", "1", "--batch-size", "512", "--shards", "2", "--save"]
+    for ranks, file in (([], "one"), (["--ranks", "2"], "two")):
+        done = subprocess.run([*LAUNCH[:-1], *command, tmp_path / file, *ranks], capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout.count("test accuracy") == 1, done
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    for options, text in (
+        (["--ranks", "2"], "train: --ranks needs --shards S, at least 2"),
+        (["--ranks", "3", "--shards", "2"], "train: --shards is 2, but each of 3 ranks needs a shard"),
+        (["--ranks", "0", "--shards", "2"], "train: --ranks is 0"),
+        (["--ranks", "2", "--shards", "2", "--watch"], "train: --watch is for one process"),
+    ):
+        assert main(["train", "digits", *options]) == 1 and text in capsys.readouterr().err

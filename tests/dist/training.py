@@ -54,7 +54,7 @@ def hash_of(net: Any, optimizer: Any, history: Any) -> str:
     found = hashlib.sha256()
     for a in (*net.arrays().values(), *optimizer.arrays().values()):
         found.update(a.numpy().tobytes())
-    found.update(repr(([e.values() for e in history.epochs], history.best, history.stopped)).encode())
+    found.update(repr((wf.random.get_state(), [e.values() for e in history.epochs], history.best, history.stopped)).encode())
     return found.hexdigest()[:16]
 
 

@@ -35,7 +35,10 @@ def main(argv: list[str]) -> None:
     for stream in (sys.stdout, sys.stderr):  # whole lines: the launcher puts the rank before each piece
         stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
     script, sys.argv = argv[0], argv
-    sys.path[0] = str(Path(script).resolve().parent)
+    if is_own_file(script):  # the command ``weft train``, whose folder has files with names of Python's modules
+        del sys.path[0]
+    else:
+        sys.path[0] = str(Path(script).resolve().parent)
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as error:

@@ -22,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status. Errors of data and arguments are printed as one line without a traceback."""
     parser = _parser()
     arguments = parser.parse_args(argv)
+    arguments.argv = list(sys.argv[1:] if argv is None else argv)
     if not hasattr(arguments, "run"):  # no command
         parser.print_help()
         return 0
@@ -44,6 +45,8 @@ def _parser() -> argparse.ArgumentParser:
         train.add_argument("--epochs", type=int, default=30 if name == "digits" else 5, help="default %(default)s")
         train.add_argument("--batch-size", type=int, default=8)
         _add_common(train, lr=1e-3)
+        train.add_argument("--ranks", type=int, metavar="N", help="share each batch among N processes, over MPI; needs --shards")
+        train.add_argument("--shards", type=int, metavar="S", help="parts of each batch; the result depends on S, not on N")
         train.add_argument("--checkpoint", metavar="FILE", help="save the state of the run there, after each epoch and at Ctrl-C")
         train.add_argument("--resume", action="store_true", help="continue from the checkpoint, if there is one")
         train.add_argument("--plot", metavar="FILE", help="write a picture of the error curve")
@@ -111,6 +114,8 @@ def _train_lorenz(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
+    if arguments.ranks is not None and (code := _train_on_ranks(arguments)) is not None:
+        return code
     import weft as wf
     from weft.runtime.context import CONTEXT
     from weft.tools.digit_net import digit_net
@@ -126,8 +131,10 @@ def _train(arguments: argparse.Namespace) -> int:
         history = wf.train.fit(
             net, split.x_train, split.y_train, epochs=arguments.epochs, batch_size=arguments.batch_size,
             optimizer=wf.optim.Adam(lr=arguments.lr), seed=arguments.seed, callbacks=[] if watch is None else [watch],
-            checkpoint=arguments.checkpoint, resume=arguments.resume or None,
+            checkpoint=arguments.checkpoint, resume=arguments.resume or None, shards=arguments.shards,
         )
+    if arguments.ranks is not None and wf.dist.rank():
+        return 130 if history.interrupted else 0
     if history.interrupted:
         print(f"interrupted; kept the weights of epoch {history.best}" if history.best else "interrupted in the first epoch")
     if arguments.save:
@@ -151,6 +158,26 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.profile is not None and not history.interrupted:
         _profile(arguments, net, split, history, watch)
     return 130 if history.interrupted else 0
+
+
+def _train_on_ranks(arguments: argparse.Namespace) -> int | None:
+    """Start the ranks of ``--ranks`` and return their exit code. None in a process that is one of them."""
+    from weft.dist.launch import launch
+    from weft.dist.mpi import launched_rank
+
+    if launched_rank() is not None:
+        return None
+    if arguments.ranks < 1:
+        raise ValueError(f"train: --ranks is {arguments.ranks}, but a job has at least one rank")
+    if arguments.shards is None:
+        raise ValueError(f"train: --ranks needs --shards S, at least {arguments.ranks}: the result depends on it")
+    if arguments.shards < arguments.ranks:
+        raise ValueError(f"train: --shards is {arguments.shards}, but each of {arguments.ranks} ranks needs a shard")
+    for option in ("watch", "profile"):
+        if getattr(arguments, option) is not None:
+            raise ValueError(f"train: --{option} is for one process; leave out --ranks")
+    _check_files(arguments)
+    return launch(arguments.ranks, str(Path(__file__).with_name("__main__.py")), arguments.argv)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
