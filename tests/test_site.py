@@ -105,6 +105,11 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     assert [str(t.relative_to(DOCS)) for t in TEXTS if t.with_suffix("") not in reached] == []
 
 
+def test_every_environment_variable_is_described() -> None:
+    read = {name for path in Path(wf.__file__).parent.rglob("*.py") for name in re.findall(r"\bWEFT_[A-Z_]+", path.read_text())}
+    assert set(re.findall(r"\bWEFT_[A-Z_]+", (DOCS / "guide" / "environment.md").read_text())) == read
+
+
 def public_names() -> set[str]:
     """Every name that a user reaches from ``wf``, by what the modules export."""
     names, todo = set(), [("weft", wf)]
