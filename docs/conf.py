@@ -22,6 +22,7 @@ import docstrings  # noqa: E402
 import rooms  # noqa: E402
 
 import weft  # noqa: E402
+from weft.process.keyword_checks import KeywordCheck  # noqa: E402
 
 _ipython = tempfile.TemporaryDirectory()  # the pages' kernels read no settings of the user's, and warn of nothing
 os.environ["IPYTHONDIR"] = _ipython.name
@@ -73,7 +74,11 @@ html_theme_options = {
     "footer_end": [],
     "show_toc_level": 2,
 }
-html_sidebars = {"index": [], "changelog": []}
+html_sidebars = {"index": [], "changelog": [], "install": [], "why": [], "tutorial": [], "lazy": [], "reference/names/*": []}
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "search_scorer.js")
+MAX_PAGE_BYTES = 300_000  # of the reference
 
 
 class Public(SphinxDirective):
@@ -87,17 +92,30 @@ class Public(SphinxDirective):
         if not found and self.arguments[0] != "rest":
             raise self.error(f"public: {self.arguments[0]} has no such names")
         known = self.env.metadata[self.env.docname].setdefault("known_names", {})
+        is_split = Path(self.env.docname).name in rooms.SPLIT
         lines: list[str] = []
         for title, names in found:
             if len(found) > 1 or self.arguments[0] == "rest":
                 lines += [title, "-" * len(title), ""]
             listed = [n.path for n in names if callable(n.value) and id(n.value) not in known]
-            if len(listed) > 1:
+            if len(listed) > 1 or is_split and listed:
                 lines += [".. autosummary::", "   :nosignatures:", "", *(f"   ~{path}" for path in listed), ""]
             for name in names:
-                lines += rooms.entry(name, known)
+                if not (is_split and rooms.has_page(name)):
+                    lines += rooms.entry(name, known)
         # with title styles of its own: a chapter lies below whatever section the directive stands in
         return self.parse_text_to_nodes(StringList(lines, source=self.env.docname), allow_section_headings=True)
+
+
+def write_name_pages(app: Sphinx) -> None:
+    """Write the pages of single names, which Sphinx then reads like the others."""
+    texts = {rooms.NAMES / f"{path}.rst": text for path, text in rooms.name_pages().items()}
+    rooms.NAMES.mkdir(exist_ok=True)
+    for page in {*rooms.NAMES.iterdir()} - texts.keys():
+        page.unlink()
+    for page, text in texts.items():
+        if not page.exists() or page.read_text() != text:  # an unchanged page is not read again
+            page.write_text(text)
 
 
 _returns: dict[str, list[str]] = {}
@@ -109,6 +127,14 @@ def before_napoleon(app: Sphinx, what: str, name: str, thing: Any, options: Any,
 
 def after_napoleon(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     lines[:] = docstrings.with_returns(lines, _returns.pop(name, []))
+
+
+def show_constructor(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None,
+) -> tuple[str, None] | None:
+    """Return the signature of ``__init__`` for classes whose ``__new__`` only checks keywords, which Sphinx prefers."""
+    checks = what == "class" and getattr(thing, "__new__", None) is KeywordCheck.__new__
+    return (rooms.signature(thing), None) if checks else None
 
 
 class PlainText(TextLexer):
@@ -123,13 +149,18 @@ def every_public_name_is_there(app: Sphinx, error: Exception | None) -> None:
         missing = [path for path in public if path not in there and path not in rooms._OWN]
         if missing:
             raise SphinxError(f"not in the reference: {', '.join(missing)}")
+        large = [p.stem for p in Path(app.outdir, "reference").rglob("*.html") if p.stat().st_size > MAX_PAGE_BYTES]
+        if large:
+            raise SphinxError(f"above {MAX_PAGE_BYTES:,} bytes, name them in SPLIT of docs/rooms.py: {', '.join(large)}")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("public", Public)
     for language in ("graph", "kernel"):
         app.add_lexer(language, PlainText)
+    app.connect("builder-inited", write_name_pages)
     app.connect("autodoc-process-docstring", before_napoleon, priority=400)
     app.connect("autodoc-process-docstring", after_napoleon, priority=600)
+    app.connect("autodoc-process-signature", show_constructor)
     app.connect("build-finished", every_public_name_is_there)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

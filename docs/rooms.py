@@ -25,6 +25,21 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.functions.dtype_info.dtype_info": "Casts, kinds of dtypes, the array API",
     "weft.functions.shape.axes": "Shapes, axes, joining, splitting",
     "weft.functions.indexing.take_scatter": "Indexing",
+    "weft.functions.indexing.where": "Choosing",
+    "weft.functions.statistics.moments": "Covariances, folds that skip NaN",
+    "weft.functions.statistics.samples": "Quantiles, histograms, differences",
+    "weft.functions.polynomials.polynomials": "Polynomials, convolutions, windows",
+    "weft.functions.indexing.edit": "Editing",
+    "weft.functions.statistics.pad": "Padding",
+    "weft.functions.numpy_compat.objects": "NumPy's classes, loops and questions",
+    "weft.nn.quantize": "Rounding arrays to a format",
+    "weft.nn.quantized.layers": "Quantized convolutions and embeddings",
+    "weft.losses": "Losses",
+    "weft.data.unigram": "Sampling words",
+    "weft.train.diagnose": "Losses that are not finite",
+    "weft.nn.precision": "Formats of a model's products",
+    "weft.nn.watch": "Statistics of a model's numbers",
+    "weft.tools.profile": "Where the time goes",
     "weft.functions.sorting.sort_search": "Sorting, searching, sets",
     "weft.functions.random.distributions": "Draws, orders, choices",
     "weft.functions.random.generators": "Generators",
@@ -66,6 +81,9 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.optim.least_squares": "Least squares",
     "weft.transforms.tree_functions": "Trees as a module",
 }
+# Reference pages that would be larger than 300 kB: each of their functions and classes has a page of its own
+SPLIT = ("array", "math", "nn", "random", "shapes")
+NAMES = REFERENCE / "names"  # these pages, which a build writes anew
 _OWN = (
     "weft.e", "weft.euler_gamma", "weft.inf", "weft.nan", "weft.newaxis", "weft.pi", "weft.__version__",
     "weft.__array_api_version__",
@@ -146,7 +164,7 @@ def entry(name: Name, known: dict[int, str]) -> list[str]:
     value = name.value
     first = known.setdefault(id(value), name.path)
     if first != name.path and inspect.isroutine(value):
-        return [f".. py:function:: {name.path}{_signature(value)}", "", f"   Another name of :func:`{first}`.", ""]
+        return [f".. py:function:: {name.path}{signature(value)}", "", f"   Another name of :func:`{first}`.", ""]
     if not _ours(value):
         return [f".. py:data:: {name.path}", f"   :value: {value!r}", ""]
     if inspect.isclass(value) and issubclass(value, Exception):
@@ -157,13 +175,41 @@ def entry(name: Name, known: dict[int, str]) -> list[str]:
     return [f".. autofunction:: {name.path}", ""]
 
 
+def name_pages() -> dict[str, str]:
+    """Map the file name of each page of one name to its text. Other names of a function are on its page.
+
+    File systems that ignore case hold one of ``weft.nn.Linear`` and ``weft.nn.linear``, so the function's file has a suffix.
+    """
+    out: dict[str, str] = {}
+    for page in SPLIT:
+        heading = (REFERENCE / f"{page}.rst").read_text().splitlines()[0]
+        known: dict[int, str] = {}
+        texts: dict[str, list[str]] = {}
+        for where in pages()[page]:
+            for name in (n for _, names in chapters(*where) for n in names if has_page(n)):
+                lines = entry(name, known)
+                texts.setdefault(known[id(name.value)] if lines[0].startswith(".. py:function") else name.path, []).extend(lines)
+        for path, lines in texts.items():
+            title = f"wf{path.removeprefix('weft')}"
+            head = [":orphan:", "", title, "=" * len(title), "", f"From the reference: :doc:`{heading} </reference/{page}>`.", ""]
+            has_twin = any(other != path and other.lower() == path for other in texts)
+            out[f"{path}-function" if has_twin else path] = "\n".join([*head, *lines, ""])
+    return out
+
+
+def has_page(name: Name) -> bool:
+    """Return whether a name of a split page has a page: it is a function or a class of weft."""
+    return _ours(name.value)
+
+
 def _ours(value: Any) -> bool:
     """Whether a value is documented where it is made: functions and classes of weft, but no dtypes, and not what NumPy made."""
     home = getattr(inspect.unwrap(value), "__module__", "weft")
     return callable(value) and not isinstance(value, weft.dtypes.DType) and home.startswith("weft")
 
 
-def _signature(value: Any) -> str:
+def signature(value: Any) -> str:
+    """Return the parameters of a function or class as text, without annotations."""
     found = inspect.signature(value)
     plain = [p.replace(annotation=inspect.Parameter.empty) for p in found.parameters.values()]
     return str(found.replace(parameters=plain, return_annotation=inspect.Signature.empty))

@@ -228,7 +228,7 @@ def test_missing_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wf.data.sets, "user_cache_folder", lambda: tmp_path / "cache")
     fix = r"set WEFT_DATA to a folder that holds mnist/train-images-idx3-ubyte\.gz"
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(DataError, match=fix + r", or pip install weft\[data\] to download it$"):
+    with pytest.raises(DataError, match=fix + r", or pip install 'weft-array\[data\]' to download it$"):
         wf.data.load_mnist()
 
     def retrieve(*args: object, **options: object) -> str:

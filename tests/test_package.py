@@ -10,6 +10,8 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
+import types
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.process import distribution, platform_check
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "weft").rglob("*.py"))
@@ -78,6 +81,50 @@ float(step(p))
     others = ("optim.minimize", "optim.least_squares", "optim.schedules", "ode.implicit", "functions.random", "functions.linalg",
               "schedule.build", "schedule.fuse", "kernel.printer", "devices.cpu.emit")
     assert not {m for m in loaded(code) if m.startswith(tuple(f"weft.{other}" for other in others))}
+
+
+def test_messages_name_extras_that_exist() -> None:
+    """The distribution's name is not the import's: ``pip install weft`` would install a program of other people."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["name"] == distribution.NAME
+    texts = [*SOURCES, *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.rst"), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+    content = "\n".join(path.read_text() for path in texts)
+    named = {*re.findall(r"install_command\(['\"](\w+)['\"]\)", content), *re.findall(rf"{distribution.NAME}\[(\w+)\]", content)}
+    assert {"plot", "dist", "gpu"} <= named <= set(project["optional-dependencies"])
+    assert not re.findall(r"(?<![\w-])weft\[[a-z]+\]|pip\s+install\s+weft(?!-array)\b", content.replace(IMPOSTOR, ""))
+
+
+IMPOSTOR = "``pip install weft`` installs a program"  # of the docstring that says so
+
+
+def test_dependencies_are_imported() -> None:
+    content = "\n".join(path.read_text() for path in SOURCES)
+    for requirement in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]:
+        package = re.split(r"[<>=]", requirement)[0]
+        assert re.search(rf"^\s*(import|from) {package}\b|import_needed\(\"{package}\"", content, re.MULTILINE), package
+
+
+@pytest.mark.parametrize(("module", "name", "value", "message"), [
+    ("sys", "version_info", (3, 10, 13), "Python 3.11 or newer, and this is Python 3.10.13"),
+    ("sys", "implementation", types.SimpleNamespace(name="pypy"), "needs CPython, .* and this is pypy"),
+    ("sys", "platform", "win32", "this is win32: install it in the Windows Subsystem for Linux"),
+    ("sys", "platform", "emscripten", "this is emscripten$"),
+    ("sys", "maxsize", 2**31 - 1, "install a 64-bit Python"),
+    ("os", "uname", lambda: types.SimpleNamespace(machine="riscv64"), "this machine is riscv64"),
+])
+def test_platforms_without_support_are_refused(module: str, name: str, value: Any, message: str, monkeypatch) -> None:
+    platform_check.refuse_platform()
+    stand_in = types.SimpleNamespace(**{**vars(importlib.import_module(module)), name: value})
+    monkeypatch.setattr(platform_check, module, stand_in)
+    with pytest.raises(ImportError, match=message):
+        platform_check.refuse_platform()
+
+
+def test_the_import_refuses_an_unsupported_platform() -> None:
+    code = "import sys; sys.platform = 'win32'; import weft"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("ImportError: weft runs on Linux and macOS"), done.stderr
 
 
 @pytest.mark.parametrize("name", wf.__all__)

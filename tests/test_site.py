@@ -20,7 +20,8 @@ import weft as wf
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if "{code-cell}" in p.read_text())
-TEXTS = sorted((*DOCS.rglob("*.md"), *DOCS.rglob("*.rst")))
+NAMES = DOCS / "reference" / "names"  # pages of single names, which a build writes
+TEXTS = sorted(p for p in (*DOCS.rglob("*.md"), *DOCS.rglob("*.rst")) if NAMES not in p.parents)
 ids = {"ids": lambda p: str(p.relative_to(DOCS))}
 
 
@@ -105,6 +106,11 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     assert [str(t.relative_to(DOCS)) for t in TEXTS if t.with_suffix("") not in reached] == []
 
 
+def test_every_environment_variable_is_described() -> None:
+    read = {name for path in Path(wf.__file__).parent.rglob("*.py") for name in re.findall(r"\bWEFT_[A-Z_]+", path.read_text())}
+    assert set(re.findall(r"\bWEFT_[A-Z_]+", (DOCS / "guide" / "environment.md").read_text())) == read
+
+
 def public_names() -> set[str]:
     """Every name that a user reaches from ``wf``, by what the modules export."""
     names, todo = set(), [("weft", wf)]
@@ -145,6 +151,28 @@ def test_all_modules_of_a_page_are_seen(site) -> None:
     for page, asked in site("rooms").pages().items():
         named = re.findall(r"(?<=\s)(?:functions|transforms)\.\w+(?=\s)", (DOCS / "reference" / f"{page}.rst").read_text())
         assert set(named) <= {module for _, modules in asked for module in modules}, page
+
+
+def test_the_modules_of_a_page_exist(site) -> None:
+    """A module that was renamed would put its names among the rest, on the page of tools."""
+    rooms = site("rooms")
+    for page, asked in rooms.pages().items():
+        for room, modules in asked:
+            assert [m for m in modules if m != "rest" and not rooms.chapters(room, (m,))] == [], page
+    rest = {name.home for _, names in rooms.chapters("weft", ("rest",)) for name in names}
+    assert rest <= {"weft.devices", "weft.eager.materialise", "weft.nn.watch", *(m for m in rest if m.startswith("weft.tools."))}
+
+
+def test_names_of_large_pages_have_pages(site) -> None:
+    """Each callable of a split page is documented once: on its page, or on the page of the name that it repeats."""
+    rooms = site("rooms")
+    written = "\n".join(rooms.name_pages().values())
+    found = collections.Counter(re.findall(r"^\.\. (?:auto|py:)\w+:: ([\w.]+)", written, re.M))
+    names = [n for page in rooms.SPLIT for one in rooms.pages()[page] for _, part in rooms.chapters(*one) for n in part]
+    assert found == collections.Counter(n.path for n in names if rooms.has_page(n))
+    files = rooms.name_pages()
+    assert "weft.arccos" not in files and "weft.arccos" in files["weft.acos"] and "weft.nn.linear-function" in files
+    assert len({file.lower() for file in files}) == len(files)  # also where the file system ignores case
 
 
 def test_a_new_name_is_in_the_reference_by_itself(site, monkeypatch) -> None:

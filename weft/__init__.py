@@ -14,6 +14,7 @@ from typing import Any
 
 from weft.process import tracebacks
 from weft.process.import_hook import install
+from weft.process.platform_check import refuse_platform
 from weft.process.signals import defer_signals
 
 __version__ = "0.1.0"
@@ -170,6 +171,7 @@ class _Package(types.ModuleType):
                 _suggest_names(value)
 
 
+refuse_platform()
 sys.modules[__name__].__class__ = _Package
 install()
 tracebacks.install()

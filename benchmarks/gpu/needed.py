@@ -6,7 +6,7 @@ import importlib.util
 
 PACKAGES = {  # module -> package
     "numpy": "numpy", "scipy": "scipy", "llvmlite": "llvmlite", "ml_dtypes": "ml_dtypes", "optree": "optree",
-    "opt_einsum": "opt_einsum", "safetensors": "safetensors", "rich": "rich",
+    "opt_einsum": "opt_einsum", "rich": "rich",
 }
 
 

@@ -182,7 +182,7 @@ def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cards, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=lambda name: None)))
     get_device.cache_clear()
     try:
-        with pytest.raises(RuntimeError, match=r"'gpu-sim': Triton is not installed.*pip install 'weft\[gpu\]'"):
+        with pytest.raises(RuntimeError, match=r"'gpu-sim': Triton is not installed.*pip install 'weft-array\[gpu\]'"):
             wf.set_device("gpu-sim")
         with pytest.raises(RuntimeError, match="device 'gpu': "), wf.device("gpu"):
             pass

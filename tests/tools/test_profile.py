@@ -345,7 +345,7 @@ def test_files_that_cannot_be_written_are_refused_at_once(capsys, tmp_path: Path
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for more in (["--plot", "a.pdf"], ["--profile", "a.png"]):
         assert main([*train, *more]) == 1
-        assert "needs matplotlib: pip install weft[plot]" in capsys.readouterr().err
+        assert "needs matplotlib: pip install 'weft-array[plot]'" in capsys.readouterr().err
 
 
 def test_the_machine_is_measured_once_and_can_be_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

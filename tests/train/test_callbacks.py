@@ -162,7 +162,7 @@ def test_tensorboard(tmp_path, monkeypatch) -> None:
             assert found[(*key, e.number)] == pytest.approx(want)
         assert found["validation", "accuracy", e.number] == pytest.approx(e.validation_accuracy)
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with pytest.raises(ImportError, match=r"pip install weft\[tensorboard\]"):
+    with pytest.raises(ImportError, match=r"pip install 'weft-array\[tensorboard\]'"):
         TensorBoard(tmp_path)
 
 

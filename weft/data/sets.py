@@ -21,6 +21,7 @@ import numpy as np
 
 from weft.errors import DataError
 from weft.process import files
+from weft.process.distribution import install_command
 from weft.process.files import user_cache_folder
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -122,7 +123,7 @@ def load_mnist() -> Split:
     """Return 60,000 training and 10,000 test images of 28x28, with pixels scaled by 1/255.
 
     The files are read from ``$WEFT_DATA/mnist`` or the user's cache folder, or else downloaded there, which needs pooch (``pip
-    install weft[data]``). The unpacked bytes are checked; damaged files in the cache folder are downloaded again.
+    install 'weft-array[data]'``). The unpacked bytes are checked; damaged files in the cache folder are downloaded again.
 
     Returns
     -------
@@ -169,7 +170,7 @@ def _download(name: str) -> Path:
     try:
         import pooch
     except ImportError:
-        raise DataError(f"MNIST is not on this machine: {fix}, or pip install weft[data] to download it") from None
+        raise DataError(f"MNIST is not on this machine: {fix}, or {install_command('data')} to download it") from None
     try:
         folder, file = user_cache_folder() / "mnist", f"{name}.gz"
         return Path(pooch.retrieve(MNIST_URL + file, known_hash=None, fname=file, path=folder))

@@ -20,6 +20,7 @@ from weft.dist.report import DONE, FAILURE, FOLDER_VARIABLE, WAITING, read_repor
 from weft.dist.run_rank import CORES_VARIABLE
 from weft.dist.world import PATIENCE_VARIABLE
 from weft.errors import DeviceError
+from weft.process.distribution import install_command
 
 _POLL_S = 0.1
 _GRACE_S = 2.0  # from a rank's failure, or Ctrl-C, to the end of its processes
@@ -59,11 +60,11 @@ def launch(count: int, script: str, arguments: list[str], patience: float | None
 def _launcher() -> list[str]:
     """Return the command of MPI's launcher, with the rank put before each line of output."""
     if find_spec("mpi4py") is None:
-        raise DeviceError("launch: mpi4py is missing: pip install 'weft[dist]'")
+        raise DeviceError(f"launch: mpi4py is missing: {install_command('dist')}")
     own = Path(sys.executable).parent / "mpiexec"  # the wheel's
     path = str(own) if own.exists() else shutil.which("mpiexec")
     if path is None:
-        raise DeviceError("launch: there is no mpiexec: pip install 'weft[dist]', or load the cluster's MPI")
+        raise DeviceError(f"launch: there is no mpiexec: {install_command('dist')}, or load the cluster's MPI")
     version = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
     if "Open MPI" in version or "OpenRTE" in version:
         return [path, "--tag-output", "--oversubscribe"]

@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.dist.engine import Request
 from weft.errors import DeviceError
+from weft.process.distribution import install_command
 
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")  # set by launchers; SLURM sets others in every shell, too
 _SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
@@ -28,7 +29,7 @@ class MPI:
             mpi4py.rc.finalize = False  # a forked process that leaves would end MPI for its parent
             from mpi4py import MPI as mpi
         except ImportError as error:
-            raise DeviceError(f"wf.dist: mpi4py cannot be loaded ({error}): pip install 'weft[dist]'") from None
+            raise DeviceError(f"wf.dist: mpi4py cannot be loaded ({error}): {install_command('dist')}") from None
         started = max(int(os.environ.get(name, 1)) for name in _SIZE_VARIABLES)
         world = mpi.COMM_WORLD
         if started > world.size:  # every rank would work alone, and all would write the same files

@@ -317,7 +317,7 @@ class Watch:
     def plot(self, path: str | os.PathLike | None = None) -> Any:
         """Plot the last histograms, and the largest magnitudes over the records; save the plot if ``path`` is given.
 
-        Needs matplotlib (``weft[plot]``).
+        Needs matplotlib (``pip install 'weft-array[plot]'``).
 
         Returns
         -------

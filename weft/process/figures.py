@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from weft.process.distribution import install_command
+
 
 def make_figure(size: tuple[float, float], what: str = "plotting") -> Any:
     """Return a new ``matplotlib.figure.Figure``; raise ImportError if matplotlib is not installed.
@@ -17,7 +19,7 @@ def make_figure(size: tuple[float, float], what: str = "plotting") -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError(f"{what} needs matplotlib: pip install weft[plot]") from None
+        raise ImportError(f"{what} needs matplotlib: {install_command('plot')}") from None
 
     class Picture(Figure):
         """A figure that notebooks show, although pyplot does not manage it."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import weft
 from weft.errors import DeviceError
+from weft.process.distribution import install_command
 
 WATCH_EVERY = 50  # updates from one record of --watch to the next
 
@@ -196,7 +197,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
     drawn = (arguments.plot, options.get("watch"))
     pictures = [f for f in (*drawn, profile) if f and (f in drawn or f.endswith(".png"))]
     if pictures and importlib.util.find_spec("matplotlib") is None:
-        raise ImportError(f"train: {pictures[0]} needs matplotlib: pip install weft[plot]")
+        raise ImportError(f"train: {pictures[0]} needs matplotlib: {install_command('plot')}")
     option_of_path: dict[str, str] = {}
     for option in ("save", "checkpoint", "plot", "watch", "profile"):
         file = options.get(option)

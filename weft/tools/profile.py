@@ -82,8 +82,8 @@ class Profile:
 
         Parameters
         ----------
-        path : ``.html`` a page that needs no network, ``.png`` a picture (matplotlib, ``pip install weft[plot]``), ``.json`` a
-            trace of one call for Perfetto and chrome://tracing, ``.txt`` the printed text
+        path : ``.html`` a page that needs no network, ``.png`` a picture (matplotlib, ``pip install 'weft-array[plot]'``),
+            ``.json`` a trace of one call for Perfetto and chrome://tracing, ``.txt`` the printed text
 
         Raises
         ------

@@ -106,7 +106,7 @@ class History:
         return f"History({'; '.join(p for p in parts if p)})"
 
     def plot(self, path: str | os.PathLike | None = None):
-        """Plot the losses (logarithmic axis), and save the plot if ``path`` is given. Needs matplotlib (``weft[plot]``).
+        """Plot the losses (logarithmic axis), and save the plot if ``path`` is given. Needs matplotlib (``weft-array[plot]``).
 
         Returns
         -------

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from weft.process.distribution import install_command
 from weft.process.notices import in_notebook, silent
 from weft.train.history import Epoch, History, State, figure
 from weft.train.ranks import writes_files
@@ -184,7 +185,7 @@ class TensorBoard:
     Raises
     ------
     ImportError
-        tensorboardX is not installed: ``pip install weft[tensorboard]``.
+        tensorboardX is not installed: ``pip install 'weft-array[tensorboard]'``.
 
     Examples
     --------
@@ -202,7 +203,7 @@ class TensorBoard:
         try:
             import tensorboardX  # noqa: F401
         except ImportError:
-            raise ImportError("TensorBoard needs the package tensorboardX: pip install weft[tensorboard]") from None
+            raise ImportError(f"TensorBoard needs the package tensorboardX: {install_command('tensorboard')}") from None
         self.folder = Path(folder)
         self._writers: dict[str, Any] = {}
         self._from = 1

@@ -275,9 +275,9 @@ def set_device(name: str) -> None:
     ----------
     name : str
         "cpu"; "gpu", "gpu:1" for the second card; "gpu-sim", which interprets GPU code in the memory of the host, slowly, and
-        checks every access (the last three need ``pip install weft[gpu]``); or "auto": each program runs where its estimated
-        time, including copies of its arrays, is shortest. The estimate uses the figures of this machine (``$WEFT_PROFILE``, or
-        measured once). Without a GPU "auto" is the CPU.
+        checks every access (the last three need ``pip install 'weft-array[gpu]'``); or "auto": each program runs where its
+        estimated time, including copies of its arrays, is shortest. The estimate uses the figures of this machine
+        (``$WEFT_PROFILE``, or measured once). Without a GPU "auto" is the CPU.
 
     Raises
     ------

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.devices.cuda.nvidia import version_text
+from weft.process.distribution import install_command
 
 MIN_CAPABILITY = 80  # compute capability 8.0: tensor cores for bfloat16, and asynchronous copies
 _DRIVER = 12_000  # CUDA 12: code that Triton emits runs on drivers from 12.0 on
 _MAJOR, _MINOR = 75, 76  # CUDA's attribute numbers
-_INSTALL = "pip install 'weft[gpu]'"
+_INSTALL = install_command("gpu")
 
 
 def no_triton() -> str | None:

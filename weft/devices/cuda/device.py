@@ -27,6 +27,7 @@ from weft.devices.cuda.run_program import CardExecutable, run_kernel
 from weft.devices.cuda.tuning import Tuner
 from weft.dtypes.formats import Format
 from weft.errors import DeviceError
+from weft.process.distribution import install_command
 from weft.schedule.program import Program
 
 
@@ -237,6 +238,6 @@ def open_device(name: str, number: int) -> CardDevice:
         assemble_for(driver.cuda, driver.capability)
         return CardDevice(driver, name, Cache(), pool=POOL)
     except ModuleNotFoundError as error:
-        raise DeviceError(f"device {name!r}: the package {error.name} is not installed: pip install 'weft[gpu]'") from None
+        raise DeviceError(f"device {name!r}: the package {error.name} is not installed: {install_command('gpu')}") from None
     except (RuntimeError, OutOfMemory, ImportError) as error:  # cuda-bindings raises these if it does not find the driver
         raise DeviceError(f"device {name!r}: NVIDIA's driver refuses to work ({error}): see whether nvidia-smi works") from None

@@ -535,7 +535,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
 
 
 def expm(x: Any, /) -> Array:
-    """Compute the exponentials of square matrices, as ``scipy.linalg.expm``.
+    """Compute the exponentials of square matrices by ``scipy.linalg.expm``.
 
     Parameters
     ----------
@@ -544,6 +544,11 @@ def expm(x: Any, /) -> Array:
     Returns
     -------
     Array of the shape of ``x``
+
+    Raises
+    ------
+    ImportError
+        SciPy is not installed: ``pip install 'weft-array[scipy]'``.
 
     >>> wf.linalg.expm(wf.array([[0.0, 3.0], [0.0, 0.0]])).tolist()
     [[1.0, 3.0], [0.0, 1.0]]

@@ -21,6 +21,7 @@ from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape
 from weft.graph.primitives.common import NodeAndAxis, front, rank, traffic
 from weft.graph.primitives.rules import Rule, broadcast, dtype_error
 from weft.graph.primitives.table import register
+from weft.process.import_hook import import_needed
 
 LAPACK = frozenset((FLOAT32, FLOAT64)) | COMPLEX  # formats of its routines
 
@@ -467,6 +468,7 @@ def _pinv_batch(inputs: Sequence[Node], dims: Sequence[int | None]) -> NodeAndAx
 
 
 def _expm(x: np.ndarray) -> np.ndarray:
+    import_needed("scipy", "linalg.expm")
     from scipy.linalg import expm
 
     return expm(x) if x.size else x
