@@ -58,7 +58,7 @@ _NAMES: dict[str, str] = {
         bincount digitize histogram histogram2d histogram_bin_edges histogramdd""",
     "weft.functions.reductions.folds": """
         all amax amin any argmax argmin count_nonzero max min prod ptp sum cumprod cumsum cumulative_prod
-        cumulative_sum average mean std var""",
+        cumulative_sum average logsumexp mean std var""",
     "weft.functions.indexing.where": "where",
     "weft.functions.statistics.moments": """
         nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar corrcoef cov""",
@@ -93,7 +93,7 @@ _NAMES: dict[str, str] = {
         array2string array_repr array_str base_repr binary_repr errstate format_float_positional
         format_float_scientific get_printoptions geterr printoptions set_printoptions seterr""",
     "weft.functions.sorting.sort_search": """
-        argsort isin searchsorted sort unique unique_all unique_counts unique_inverse unique_values argpartition
+        argsort isin searchsorted sort top_k unique unique_all unique_counts unique_inverse unique_values argpartition
         lexsort partition intersect1d setdiff1d setxor1d union1d""",
     "weft.transforms.jit": "jit",
     "weft.transforms.grad": "grad value_and_grad vjp",

@@ -69,7 +69,7 @@ from weft.functions.reductions.folds import (
     all as all, amax as amax, amin as amin, any as any, argmax as argmax, argmin as argmin,
     count_nonzero as count_nonzero, max as max, min as min, prod as prod, ptp as ptp, sum as sum, cumprod as cumprod,
     cumsum as cumsum, cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum, average as average,
-    mean as mean, std as std, var as var,
+    logsumexp as logsumexp, mean as mean, std as std, var as var,
 )
 from weft.functions.indexing.where import where as where
 from weft.functions.statistics.moments import (
@@ -140,7 +140,7 @@ from weft.functions.text_files.files import (
     set_printoptions as set_printoptions, seterr as seterr,
 )
 from weft.functions.sorting.sort_search import (
-    argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, unique as unique,
+    argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, top_k as top_k, unique as unique,
     unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse,
     unique_values as unique_values, argpartition as argpartition, lexsort as lexsort, partition as partition,
     intersect1d as intersect1d, setdiff1d as setdiff1d, setxor1d as setxor1d, union1d as union1d,

@@ -197,6 +197,8 @@ def reduction(g: Growth) -> str:
     kept = ", keepdims=True" if g.r.random() < 0.6 else ""
     method = g.r.random() < 0.4 and name not in ("amax", "amin", "ptp")
     axis = g.axes(x)
+    if g.r.random() < 0.1:
+        return f"wf.logsumexp({x}, axis={axis}{kept})"
     if name == "prod":
         return f"wf.prod(1 + {x} * 0.05, axis={axis}{kept})"
     return f"{x}.{name}(axis={axis}{kept})" if method else f"wf.{name}({x}, axis={axis}{kept})"

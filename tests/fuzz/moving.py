@@ -238,7 +238,9 @@ def sorted_(g: Growth) -> str:
     x, r = g.any(1, 3), g.r
     axis = g.axis(x)
     down = r.choice(("", ", descending=True"))
+    count = r.randint(0, g.shape(x)[axis])
     return r.choice((
+        f"wf.top_k({x}, {count}, axis={axis}, largest={r.random() < 0.5})[{r.randrange(2)}]",
         f"wf.sort({x}, axis={axis}{down})", f"wf.argsort({x}, axis={axis}{down})", f"wf.sort({x}, axis=None)",
         f"wf.searchsorted(wf.sort({g.float(1, 1)}), {g.float(1, 1)})", f"wf.isin({g.whole()}, {g.whole()})",
     ))

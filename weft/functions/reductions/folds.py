@@ -13,7 +13,21 @@ import numpy as np
 from weft.array import Array, ndarray, wrap
 from weft.array.convert import convert_operand, read_operands
 from weft.dtypes import formats
-from weft.dtypes.formats import BOOL, FLOAT64, FLOATS, INEXACT, INT64, INTEGERS, Format, floating, holds, promote, summed, weak
+from weft.dtypes.formats import (
+    BOOL,
+    COMPLEX,
+    FLOAT64,
+    FLOATS,
+    INEXACT,
+    INT64,
+    INTEGERS,
+    Format,
+    floating,
+    holds,
+    promote,
+    summed,
+    weak,
+)
 from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.eager.apply import bind
 from weft.eager.native import NativeShaped, call_after_views
@@ -623,6 +637,51 @@ def average(
     count = reduce_node("reduce_sum", weight, axes, keepdims)
     averaged = wrap(cast(op("divide", total, count), result))
     return (averaged, wrap(cast(count, result))) if returned else averaged
+
+
+def logsumexp(a: Any, axis: Axis = None, keepdims: bool = False) -> Array:
+    """Compute the logarithm of the sum of exponentials along axes, ``log(sum(exp(a)))``, without overflow.
+
+    Parameters
+    ----------
+    a : array of floats; integers and bools become float32
+    axis : int or tuple of ints, optional
+        None: all axes.
+
+    Returns
+    -------
+    Array
+        Of the float dtype of ``a``, without the reduced axes; float16 and bfloat16 are computed in float32. -inf where there is
+        no element or every element is -inf; the gradient of such elements is 0.
+
+    Raises
+    ------
+    DTypeError, AxisError
+        ``a`` is complex; it has no such axis.
+
+    >>> round(float(wf.logsumexp(wf.array([1000.0, 1000.0]))), 2)
+    1000.69
+    """
+    given = node(a, "logsumexp", "a")
+    if given.dtype in COMPLEX:
+        raise DTypeError(f"logsumexp: a must be real, not {given.dtype}")
+    dtype = floating(given.dtype)
+    value = cast(given, dtype.computed)
+    axes = arguments.reduction_axes(axis, value.shape, "logsumexp")
+    keepdims = arguments.flag(keepdims, "logsumexp")
+    zero, one, lowest = (number(x, value.dtype) for x in (0.0, 1.0, -np.inf))
+    if 0 in [value.shape[k] for k in axes]:
+        kept = tuple(1 if k in axes else n for k, n in enumerate(value.shape) if keepdims or k not in axes)
+        return wrap(cast(broadcast(lowest, kept), dtype))
+    top = op("stop_gradient", reduce_node("reduce_max", value, axes, True))  # the shift cancels, so it needs no derivative
+    top = op("where", op("isfinite", top), top, zero)
+    total = reduce_node("reduce_sum", op("exp", op("subtract", value, top)), axes, True)
+    is_zero = op("equal", total, zero)
+    result = op("add", top, op("log", op("where", is_zero, one, total)))
+    result = op("where", is_zero, lowest, result)
+    if not keepdims:
+        result = reshape_node(result, tuple(n for k, n in enumerate(value.shape) if k not in axes))
+    return wrap(cast(result, dtype))
 
 
 complete_module(

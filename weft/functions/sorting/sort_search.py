@@ -90,6 +90,40 @@ def sort(
     return wrap(_reverse(ascending, axis) if descending else ascending)
 
 
+def top_k(a: Any, k: int, axis: int | None = -1, largest: bool = True) -> tuple[Array, Array]:
+    """Return the ``k`` largest elements along an axis, the largest first, and their indices.
+
+    Parameters
+    ----------
+    k : int, from 0 to the extent of the axis
+    axis : int, optional
+        None: search the flattened array.
+    largest : bool
+        False: the smallest elements, the smallest first.
+
+    Returns
+    -------
+    tuple of two Arrays
+        Values of the dtype of ``a``, and int64 indices, both with ``k`` elements along the axis. Of equal elements the one with
+        the lower index comes first. NaN counts as larger than any number. The values have a gradient.
+
+    Raises
+    ------
+    ShapeError, AxisError, DTypeError
+        ``k`` is out of range; the axis does not exist; ``k`` is no integer.
+
+    >>> values, indices = wf.top_k(wf.array([3.0, 1.0, 2.0]), 2)
+    >>> values.tolist(), indices.tolist()
+    ([3.0, 2.0], [0, 2])
+    """
+    value, axis = arguments.flat_axis(node(a, "top_k", "a"), axis, "top_k", numbers=True)
+    count, extent = arguments.check_int(k, "top_k", "k"), value.shape[axis]
+    if not 0 <= count <= extent:
+        raise ShapeError(f"top_k: k={count} must be from 0 to {extent}, the extent of axis {axis} of a {value.shape}")
+    places = wrap(arguments.slice_node(_argsort(value, axis, arguments.flag(largest, "top_k", "largest")), axis, 0, count))
+    return take_along_axis(wrap(value), places, axis), places
+
+
 def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Array:
     """Return the positions at which the elements of ``v`` would be inserted into the sorted vector ``a``, by binary search.
 
@@ -507,6 +541,6 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
 
 
 complete_module(
-    globals(), (argsort, sort), (unique_values, unique_counts, unique_inverse, unique_all), (partition, argpartition), (union1d,
-    intersect1d, setdiff1d, setxor1d),
+    globals(), (argsort, sort, top_k), (unique_values, unique_counts, unique_inverse, unique_all), (partition, argpartition),
+    (union1d, intersect1d, setdiff1d, setxor1d),
 )
