@@ -247,6 +247,13 @@ def loss(g: Growth) -> str:
         f"wf.losses.hinge({x}, wf.sign({y}), reduction='{how}')", f"wf.losses.cosine({x}, {y}, reduction='{how}')",
         f"wf.losses.kl_div(wf.nn.log_softmax({x}), wf.nn.softmax({y}), reduction='{how}')",
         f"wf.losses.cross_entropy({x}, {labels}, label_smoothing=0.1)",
+        f"wf.losses.nll_loss(wf.nn.log_softmax({x}), {labels}, reduction='{how}')",
+        f"wf.losses.binary_cross_entropy(wf.nn.sigmoid({x}), {u}, reduction='{how}')",
+        f"wf.losses.gaussian_nll({x}, {y}, wf.abs({y}) + 0.5, reduction='{how}')",
+        f"wf.losses.focal({x}, {u}, reduction='{how}')", f"wf.losses.triplet({x}, {y}, {u}, reduction='{how}')",
+        f"wf.losses.contrastive({x}, {y}, {labels} % 2, reduction='{how}')",
+        f"wf.losses.ctc(wf.nn.log_softmax(wf.stack([{x}] * 5)), {labels}[:, None] * 0, blank={shape[1] - 1}, reduction='{how}', "
+        "zero_infinity=True)" if shape[1] > 1 else f"wf.losses.mse({x}, {y})",
     ))
 
 

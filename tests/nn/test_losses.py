@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from layer_reference import check
@@ -170,7 +172,37 @@ def test_labels_and_rows_of_any_dtype() -> None:
 
 
 P, T = rng.normal(size=(6, 4)) * 3, rng.normal(size=(6, 4))
-EVERY = {  # loss -> (prediction, target, formula); the settings are the defaults
+M = np.abs(P[:, ::-1]) + 0.3
+
+
+def _ctc(p: np.ndarray, labels: np.ndarray) -> float:
+    """The loss of one sequence of two labels, by the sum over all alignments of six steps."""
+    total = -np.inf
+    for path in itertools.product(range(4), repeat=len(p)):
+        merged = [c for k, c in enumerate(path) if c and (not k or path[k - 1] != c)]
+        if merged == labels.tolist():
+            total = np.logaddexp(total, sum(p[k, c] for k, c in enumerate(path)))
+    return -total / 2
+
+
+def _gap(difference: np.ndarray) -> np.ndarray:
+    return (difference**2).sum(1)
+
+
+EVERY = {  # loss -> (prediction, target, formula, further operands); the settings are the defaults
+    "nll_loss": (P, Y, lambda p, t: -p[np.arange(6), t].mean()),
+    "binary_cross_entropy": (
+        special.expit(P / 4), rng.random((6, 4)), lambda p, t: -(t * np.log(p) + (1 - t) * np.log1p(-p)).mean()),
+    "gaussian_nll": (P, T, lambda p, t, v: (np.log(v) + (p - t) ** 2 / v).mean() / 2, M),
+    "focal": (
+        P, np.eye(4)[Y], lambda p, t: (np.where(t > 0, 0.25, 0.75) * special.expit(np.where(t > 0, -p, p)) ** 2
+                                       * np.logaddexp(0, np.where(t > 0, -p, p))).mean()),
+    "contrastive": (
+        P / 8, T / 8, lambda p, t, y: np.where(y, _gap(p - t), np.maximum(0, 1 - _gap(p - t) ** 0.5) ** 2).mean() / 2,
+        np.arange(6) % 2),
+    "triplet": (
+        P, T, lambda p, t, n: np.maximum(0, _gap(p - t + 1e-6) ** 0.5 - _gap(p - n + 1e-6) ** 0.5 + 1).mean(), M),
+    "ctc": (special.log_softmax(P, 1), np.array([1, 3]), _ctc),
     "cross_entropy": (P, Y, lambda p, t: _cross_entropy(p, t).mean()),
     "binary_cross_entropy_with_logits": (
         P, rng.random((6, 4)), lambda p, t: (t * np.logaddexp(0, -p) + (1 - t) * np.logaddexp(0, p)).mean()),
@@ -189,13 +221,13 @@ def test_every_loss_is_here() -> None:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_small_dtypes_round_once(name: str) -> None:
-    p, t, formula = EVERY[name]
+    p, t, formula, *others = EVERY[name]
     run = wf.jit(wf.value_and_grad(getattr(losses, name)))
     for dtype, bound in (("float16", 1e-3), ("bfloat16", 8e-3)):
-        a, b = wf.array(p).astype(dtype), wf.array(t) if t.dtype.kind == "i" else wf.array(t).astype(dtype)
-        value, slope = run(a, b)
-        wide = [v.numpy() if v.dtype.kind == "i" else v.astype("float64").numpy() for v in (a, b)]
-        assert value.dtype == slope.dtype == a.dtype
+        operands = [wf.array(v) if v.dtype.kind == "i" else wf.array(v).astype(dtype) for v in (p, t, *others)]
+        value, slope = run(*operands)
+        wide = [v.numpy() if v.dtype.kind == "i" else v.astype("float64").numpy() for v in operands]
+        assert value.dtype == slope.dtype == dtype
         np.testing.assert_allclose(float(value), formula(*wide), rtol=bound)
         exact = run(*(wf.array(v) for v in wide))[1].numpy()
         np.testing.assert_allclose(slope.astype("float64").numpy(), exact, rtol=bound, atol=bound * np.abs(exact).max())
@@ -211,6 +243,54 @@ def test_wrong_arguments() -> None:
         losses.cross_entropy(z, wf.array([0, 1, 2]), label_smoothing=2.0)
     with pytest.raises(ValueError, match="delta"):
         losses.huber(z, z, delta=0.0)
+
+
+@pytest.mark.parametrize("name", sorted(EVERY))
+def test_a_loss_and_its_gradient_are_one_kernel(name: str) -> None:
+    p, t, _, *others = EVERY[name]
+    operands = [wf.array(v) for v in (p, t, *others)]
+    kernels = wf.explain(wf.jit(wf.value_and_grad(getattr(losses, name))), *operands).kernels
+    assert len(kernels) <= {"ctc": 9, "kl_div": 2}.get(name, 1)  # the loops of ctc are kernels of their own
+
+
+def test_alignments_that_do_not_fit() -> None:
+    x = wf.nn.log_softmax(wf.array(rng.normal(size=(3, 2, 4))))
+    y = wf.array([[1, 1, 2], [3, -7, 99]])  # 1, 1 needs a blank between; what lies beyond a length is not read
+    run = wf.value_and_grad(lambda x, **options: losses.ctc(x, y, target_lengths=wf.array([3, 1]), **options))
+    assert float(run(x)[0]) == np.inf
+    value, slope = run(x, zero_infinity=True)
+    assert 0 < float(value) < np.inf and np.isfinite(slope.numpy()).all() and not slope.numpy()[:, 0].any()
+    slope = run(wf.where(wf.arange(4) == 2, -np.inf, x), zero_infinity=True)[1]
+    assert np.isfinite(slope.numpy()).all()  # of a class of probability 0
+    empty = losses.ctc(x, wf.zeros((2, 0), dtype="int64"), reduction="none")
+    np.testing.assert_allclose(empty.numpy(), -x.numpy()[:, :, 0].sum(0))
+    for bad, error, words in (
+        (lambda: losses.ctc(x, wf.array([[1], [0]])), ValueError, r"position \(1, 0\) of targets is 0, the blank"),
+        (lambda: losses.ctc(x, wf.array([[1], [4]])), ValueError, "label 4 at position"),
+        (lambda: losses.ctc(x, y, target_lengths=[1, 4]), ValueError, "target_lengths must be from 0 to 3"),
+        (lambda: losses.ctc(x, wf.array([1, 2])), ShapeError, r"\(T, N, C\) and \(N, S\)"),
+        (lambda: losses.ctc(x, y, blank=4), ValueError, "from 0 to 3"),
+        (lambda: losses.nll_loss(x, x), DTypeError, "must be labels"),
+        (lambda: losses.gaussian_nll(x, x, wf.ones(3)), ShapeError, "does not broadcast"),
+        (lambda: losses.contrastive(x, x, wf.ones(3)), ShapeError, "one per pair"),
+        (lambda: losses.triplet(x, x, x, margin=0.0), ValueError, "margin"),
+        (lambda: losses.focal(x, x, alpha=2.0), ValueError, "alpha"),
+    ):
+        with pytest.raises(error, match=words):
+            bad()
+
+
+def test_gradients_at_corners_are_finite() -> None:
+    x = wf.zeros((2, 3))
+    for f in (
+        lambda x: losses.contrastive(x, wf.zeros((2, 3)), wf.array([0, 1])),
+        lambda x: losses.triplet(x, x, x, eps=0.0),
+        lambda x: losses.focal(x + 200.0, wf.ones((2, 3)), gamma=0.5),
+        lambda x: losses.binary_cross_entropy(x, wf.array([[0.0, 1.0, 0.5]] * 2)),
+        lambda x: losses.gaussian_nll(x, x, x),
+    ):
+        value, slope = wf.value_and_grad(f)(x)
+        assert np.isfinite(float(value)) and np.isfinite(slope.numpy()).all()
 
 
 def test_the_step_of_the_digit_net_has_fifteen_kernels() -> None:

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from weft.array import Array, wrap
-from weft.array.convert import cast, refuse_subclass
-from weft.dtypes.api import is_integer
-from weft.eager.apply import bind
-from weft.errors import DTypeError, LabelError, ShapeError
-from weft.functions.creation.fill import arange, asarray
+from weft.array import Array
+from weft.errors import ShapeError
+from weft.functions.creation.fill import asarray
 from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import exp, log, log1p, sqrt, stop_gradient
 from weft.functions.indexing.where import where
-from weft.functions.shape.axes import expand_dims
 from weft.graph import source_lines
-from weft.graph.primitives.table import TABLE
-from weft.process.docstrings import complete_module
+from weft.losses.alignments import ctc
+from weft.losses.arguments import (
+    check_labels,
+    mark_targets,
+    prepare_pair,
+    read_class_weight,
+    read_target,
+    reduce_loss,
+    reduce_rows,
+)
+from weft.losses.distances import contrastive, triplet
+from weft.losses.likelihoods import binary_cross_entropy, focal, gaussian_nll, nll_loss
+from weft.process.docstrings import complete_docs, complete_module
 
 __all__ = [
-    "binary_cross_entropy_with_logits", "check_labels", "cosine", "cross_entropy", "hinge", "huber", "kl_div", "l1", "mse",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "check_labels", "contrastive", "cosine", "cross_entropy", "ctc",
+    "focal", "gaussian_nll", "hinge", "huber", "kl_div", "l1", "mse", "nll_loss", "triplet",
 ]
 
 source_lines.part(__file__, "loss")
+
 
 def cross_entropy(
     logits: Array, target: Any, weight: Any = None, ignore_index: int | None = None, label_smoothing: float = 0.0,
@@ -65,15 +72,10 @@ def cross_entropy(
     """
     if not 0.0 <= label_smoothing <= 1.0:
         raise ValueError(f"cross_entropy: label_smoothing must lie between 0 and 1, not {label_smoothing}")
-    scores, target = asarray(logits), _check_target(logits, target, ignore_index)
+    scores, target = asarray(logits), read_target("cross_entropy", logits, target, ignore_index)
     axis = 0 if scores.ndim == 1 else 1
-    class_shape = (-1,) + (1,) * (scores.ndim - axis - 1)  # in which an array of classes broadcasts against the logits
     x = to_compute_dtype(scores)
-    if weight is not None:
-        weight = asarray(weight)
-        if weight.shape != (scores.shape[axis],):
-            raise ShapeError(f"cross_entropy: weight must be ({scores.shape[axis]},), one per class, not {weight.shape}")
-        weight = weight.astype(x.dtype).reshape(class_shape)
+    weight = read_class_weight("cross_entropy", weight, scores, axis, x.dtype)
     if scores.shape[axis]:
         shifted = x - stop_gradient(x.max(axis=axis, keepdims=True))  # the shift cancels, so it needs no derivative
         total = log(exp(shifted).sum(axis=axis))
@@ -86,7 +88,7 @@ def cross_entropy(
         rows = total * (mass if weight is None else weighted.sum(axis=axis)) - (shifted * weighted).sum(axis=axis)
         counted: Any = None
     else:
-        is_target = arange(scores.shape[axis], dtype=target.dtype).reshape(class_shape) == expand_dims(target, axis)
+        is_target = mark_targets(scores, target, axis)
         rows = total - where(is_target, shifted, 0).sum(axis=axis)
         counted = None if weight is None else where(is_target, weight, 0).sum(axis=axis)
         rows = rows if weight is None else rows * counted
@@ -94,53 +96,7 @@ def cross_entropy(
         # the loss of a target spread evenly over all classes
         even = total - shifted.mean(axis=axis) if weight is None else total * weight.mean() - (shifted * weight).mean(axis=axis)
         rows = rows * (1.0 - label_smoothing) + (even if mass is None else even * mass) * label_smoothing
-    if ignore_index is not None:
-        is_counted = target != ignore_index
-        rows = where(is_counted, rows, 0)
-        counted = is_counted.astype(rows.dtype) if counted is None else where(is_counted, counted, 0)
-    if counted is None or reduction != "mean":
-        return reduce_loss("cross_entropy", rows, reduction, scores)
-    return to_storage_dtype(rows.sum() / counted.sum(), scores)
-
-
-def _check_target(logits: Any, target: Any, ignore_index: int | None) -> Array:
-    """Return labels or probabilities. Labels with values are checked here, pending ones by a node when they are computed."""
-    shape = tuple(logits.shape)
-    if not shape:
-        raise ShapeError("cross_entropy: logits must be (N, C), (N, C, ...) or (C,), not ()")
-    axis = 0 if len(shape) == 1 else 1
-    labels = shape[:axis] + shape[axis + 1 :]
-    refuse_subclass(target)
-    operand = target if isinstance(target, Array) else np.asarray(target)
-    if (given := tuple(operand.shape)) not in (labels, shape):
-        fix = f": give target.reshape({labels})" if given in ((*labels, 1), (*labels[:1], 1, *labels[1:])) else ""
-        if is_integer(logits.dtype) and not is_integer(operand.dtype):
-            fix = ": the order is cross_entropy(logits, target)"
-        raise ShapeError(f"cross_entropy: target must be {labels} labels or {shape} one-hot rows, not {given}{fix}")
-    if operand.ndim == len(shape):
-        if ignore_index is not None:
-            raise ValueError("cross_entropy: ignore_index is for labels; give rows of zeros to leave rows out")
-        return asarray(operand)
-    if not is_integer(operand.dtype):
-        problem = f"labels must be integers, not {operand.dtype}: cast with .astype('int32')"
-        raise DTypeError(f"cross_entropy: {problem}; one-hot rows have shape {shape}")
-    if not isinstance(operand, Array):
-        check_labels(operand, shape[axis], ignore_index)
-        return _widen_labels(asarray(operand))
-    wide = _widen_labels(operand)
-    if operand.node.value is not None:  # the labels are computed already
-        check_labels(operand.numpy(), shape[axis], ignore_index)
-        return wide
-    checked = wide if ignore_index is None else where(wide == ignore_index, 0, wide)
-    inside = bind(TABLE["in_bounds"], checked.node, extent=shape[axis], axis=axis, from_end=False)
-    checked = wrap(cast(inside, wide.node.dtype))
-    return checked if ignore_index is None else where(wide == ignore_index, ignore_index, checked)
-
-
-def _widen_labels(labels: Array) -> Array:
-    """Convert labels to int32 or int64, so that class numbers and ``ignore_index`` fit."""
-    name = labels.dtype.name
-    return labels if name in ("int32", "int64") else labels.astype("int32" if labels.dtype.itemsize < 4 else "int64")
+    return reduce_rows("cross_entropy", rows, counted, target, ignore_index, reduction, scores)
 
 
 def binary_cross_entropy_with_logits(logits: Array, target: Any, pos_weight: Any = None, reduction: str = "mean") -> Array:
@@ -185,37 +141,6 @@ def hinge(prediction: Array, target: Any, margin: float = 1.0, squared: bool = F
     loss = margin - y * x
     loss = where(loss <= 0, 0, loss)
     return reduce_loss("hinge", loss * loss if squared else loss, reduction, like)
-
-
-def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = None) -> None:
-    """Raise LabelError, a ValueError, if a label is neither in 0..classes-1 nor ``ignore_index``.
-
-    Parameters
-    ----------
-    labels : integer array
-    classes : int
-    ignore_index : int, optional
-        An additional label that is allowed.
-
-    Raises
-    ------
-    LabelError
-        A label is not in 0..classes-1.
-
-    >>> import numpy as np, weft as wf
-    >>> wf.losses.check_labels(np.array([0, 2]), 3)
-    """
-    if labels.dtype.kind == "V":  # NumPy compares integers of 2 and 4 bits with their own kind only
-        labels = labels.astype(np.int8)
-    if ignore_index is not None:
-        labels = np.where(labels == ignore_index, 0, labels)
-    if labels.size and (labels.min() < 0 or labels.max() >= classes):
-        bad = tuple(int(i) for i in np.argwhere((labels < 0) | (labels >= classes))[0])
-        at = bad[0] if len(bad) == 1 else bad
-        limits = f"there are {classes} classes (0 to {classes - 1})" if classes > 1 else (
-            "there is one class; binary_cross_entropy_with_logits is for one logit"
-        )
-        raise LabelError(f"labels out of range: label {labels[bad]} at position {at}, but {limits}")
 
 
 def mse(prediction: Array, target: Any, reduction: str = "mean") -> Array:
@@ -349,31 +274,6 @@ def _length(x: Array, dim: int, eps: float) -> Array:
     return sqrt(where(square <= eps * eps, eps * eps, square))
 
 
-def _fix_shape(prediction: tuple[int, ...], target: tuple[int, ...]) -> str:
-    """Return what makes two shapes equal that differ by an axis of extent 1."""
-    if [n for n in prediction if n != 1] == [n for n in target if n != 1]:
-        return f": give target.reshape({prediction})"
-    return ""
-
-
-def prepare_pair(name: str, prediction: Any, target: Any) -> tuple[Array, Array, Array]:
-    """Return (prediction, target, prediction as an array): the first two in one dtype, float32 for 16-bit floats.
-
-    Shapes must be equal: a (N,) target with (N, 1) predictions is a common mistake.
-    """
-    like, target = asarray(prediction), asarray(target)
-    if like.shape != target.shape:
-        fix = _fix_shape(like.shape, target.shape)
-        raise ShapeError(f"{name}: prediction {like.shape} and target {target.shape} differ in shape{fix}")
-    wide = to_compute_dtype(like)
-    return wide, target if target.dtype == wide.dtype else target.astype(wide.dtype), like
-
-
-def reduce_loss(name: str, x: Array, reduction: str, like: Array) -> Array:
-    """Return ``x``, its sum or its mean, in the dtype of ``like`` if that has 16 bits."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f'{name}: reduction must be "mean", "sum" or "none", not {reduction!r}')
-    return to_storage_dtype(x if reduction == "none" else x.mean() if reduction == "mean" else x.sum(), like)
-
-
+complete_docs(cross_entropy, nll_loss)
+complete_docs(mse, binary_cross_entropy, gaussian_nll, focal, contrastive, triplet, ctc)
 complete_module(globals(), (mse, l1, huber, cosine, hinge, kl_div, binary_cross_entropy_with_logits))

@@ -23,18 +23,23 @@ _LAYERS = {
     ("GlobalAveragePooling", "GlobalAvgPool")) for n in (1, 2, 3)
 }
 _LOSSES = {
-    "CrossEntropyLoss": "cross_entropy", "NLLLoss": "cross_entropy", "MSELoss": "mse", "L1Loss": "l1",
+    "CrossEntropyLoss": "cross_entropy", "NLLLoss": "nll_loss", "MSELoss": "mse", "L1Loss": "l1",
     "HuberLoss": "huber",
     "SmoothL1Loss": "huber", "BCEWithLogitsLoss": "binary_cross_entropy_with_logits", "KLDivLoss": "kl_div",
-    "BCELoss": "binary_cross_entropy_with_logits", "SparseCategoricalCrossentropy": "cross_entropy",
+    "BCELoss": "binary_cross_entropy", "SparseCategoricalCrossentropy": "cross_entropy",
     "CategoricalCrossentropy": "cross_entropy", "BinaryCrossentropy": "binary_cross_entropy_with_logits",
     "MeanSquaredError": "mse", "mean_squared_error": "mse", "mse_loss": "mse", "l1_loss": "l1",
-    "nll_loss": "cross_entropy",
-    "softmax_cross_entropy": "cross_entropy", "binary_cross_entropy": "binary_cross_entropy_with_logits",
+    "CTCLoss": "ctc", "ctc_loss": "ctc", "GaussianNLLLoss": "gaussian_nll", "gaussian_nll_loss": "gaussian_nll",
+    "TripletMarginLoss": "triplet", "triplet_margin_loss": "triplet", "contrastive_loss": "contrastive",
+    "sigmoid_focal_loss": "focal", "BinaryFocalCrossentropy": "focal",
+    "softmax_cross_entropy": "cross_entropy",
     "sparse_categorical_crossentropy": "cross_entropy", "categorical_crossentropy": "cross_entropy",
     "softmax_cross_entropy_with_integer_labels": "cross_entropy", "mean_absolute_error": "l1", "huber_loss": "huber",
 }
-_LOSS_NAMES = {there: f"wf.losses.{here}, a function of (predictions, targets)" for there, here in _LOSSES.items()}
+_SAME_LOSSES = {name: name for name in ("binary_cross_entropy", "nll_loss")}  # which PyTorch has in torch.nn.functional
+_LOSS_NAMES = {
+    there: f"wf.losses.{here}, a function of (predictions, targets)" for there, here in {**_LOSSES, **_SAME_LOSSES}.items()
+}
 
 MODULES: dict[str, dict[str, str]] = {
     "weft": {
@@ -59,7 +64,6 @@ MODULES: dict[str, dict[str, str]] = {
         "constant": "wf.array",
         "reduce_sum": "wf.sum", "reduce_mean": "wf.mean", "reduce_max": "wf.max", "cast": "wf.astype",
         "float": "wf.float32",
-        "topk": "wf.sort(x)[..., -k:], or wf.argsort(x)[..., -k:]", "top_k": "wf.sort(x)[..., -k:], or wf.argsort(x)[..., -k:]",
         "norm": "wf.linalg.norm(x)", "flatten": "wf.nn.flatten(x), or x.reshape(len(x), -1)", "version": "wf.__version__",
         "randn_like": "wf.random.normal(size=x.shape)", "rand_like": "wf.random.uniform(size=x.shape)",
         "backends": "wf.set_device", "save_weights": "model.save(path)",
@@ -76,7 +80,7 @@ MODULES: dict[str, dict[str, str]] = {
         "bernoulli": "wf.random.bernoulli", "multinomial": "wf.random.choice", "numel": "x.size",
         "is_tensor": "isinstance(x, wf.Array)",
         "set_grad_enabled": "nothing: only functions given to wf.grad are differentiated",
-        "logsumexp": "wf.logaddexp.reduce(x, axis)",
+        "topk": "wf.top_k(x, k, axis)",
         "save_checkpoint": "wf.io.save", "fit": _FIT, "Sequential": "wf.nn.Sequential",
         **{name: f"wf.random.{name}" for name in ("randn", "rand", "randint", "normal", "uniform", "shuffle")},
         "randperm": "wf.random.permutation(n)", "key": "wf.random.key(0)",
@@ -175,7 +179,7 @@ ARRAY = {
     "int": "x.astype(wf.int32)",
     "bool": "x.astype(wf.bool)", "t": "x.T", "mm": "x @ y", "bmm": "x @ y", "matmul": "x @ y",
     "norm": "wf.linalg.norm(x)",
-    "topk": "wf.sort(x)[..., -k:], or wf.argsort", "softmax": "wf.nn.softmax(x)", "sigmoid": "wf.nn.sigmoid(x)",
+    "topk": "wf.top_k(x, k, axis)", "softmax": "wf.nn.softmax(x)", "sigmoid": "wf.nn.sigmoid(x)",
     "relu": "wf.nn.relu(x)", "masked_fill": "wf.where(mask, value, x)", "gather": "wf.take_along_axis(x, index, axis)",
     "scatter": "wf.scatter_set(x, i, v)", "scatter_add": "wf.scatter_add(x, i, v)", "clamp": "x.clip(low, high)",
     "at": "wf.scatter_set(x, i, v), wf.scatter_add(x, i, v), or in place x[i] = v", "block_until_ready": "wf.eval(x)",

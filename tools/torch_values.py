@@ -1,0 +1,183 @@
+"""Record values and gradients of PyTorch in tests/nn/torch_values.npz, for tests without PyTorch: run where that is installed.
+
+    python tools/torch_values.py
+
+Shapes and options are drawn anew at each run. The file has all numbers in one float64 array, and a text: a JSON list of cases.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+FILE = Path(__file__).parent.parent / "tests" / "nn" / "torch_values.npz"
+DRAWS = 4  # of each maker of cases
+rng = np.random.default_rng()
+
+
+def normal(*shape: int, scale: float = 1.0) -> np.ndarray:
+    """Normal numbers that are multiples of 1/64, which the file stores in few bytes."""
+    return np.round(rng.normal(size=shape) * scale * 64) / 64
+
+
+def between(low: float, high: float, *shape: int) -> np.ndarray:
+    """Multiples of 1/64 inside of an interval."""
+    return np.ceil(rng.uniform(low * 64, high * 64 - 1, shape)) / 64
+
+
+def size(low: int, high: int) -> int:
+    return int(rng.integers(low, high + 1))
+
+
+def pick(*values: Any) -> Any:
+    return values[int(rng.integers(len(values)))]
+
+
+class Writer:
+    """The cases that are written, and the arrays that they name by (offset, shape, dtype)."""
+
+    def __init__(self) -> None:
+        self.cases: list[dict[str, Any]] = []
+        self.numbers: list[np.ndarray] = []
+        self.count = 0
+
+    def store(self, value: Any) -> Any:
+        """Return what JSON can say of a value; arrays go to the numbers."""
+        if isinstance(value, torch.Tensor):
+            value = value.detach().numpy()
+        if isinstance(value, np.ndarray):
+            self.numbers.append(np.asarray(value, float).ravel())
+            self.count += value.size
+            return {"array": [self.count - value.size, list(value.shape), value.dtype.name]}
+        if isinstance(value, list | tuple):
+            return [self.store(v) for v in value]
+        return {k: self.store(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    def add(
+        self, call: str, theirs: Callable[..., Any], *arguments: Any, layer: Any = None, parameters: Any = None, **options: Any,
+    ) -> None:
+        """Record a call of weft's ``call`` with ``arguments`` and ``options``, whose result is ``theirs(*arguments)``.
+
+        Gradients are those of the float arguments and of ``parameters``, of the sum of all results with the weights cos(0),
+        cos(1), ... With ``layer`` the call is that of a layer, made with these settings and filled with ``parameters``.
+        """
+        tensors = [torch.tensor(a) if isinstance(a, np.ndarray) else a for a in arguments]
+        floats = [t.requires_grad_() for t in tensors if isinstance(t, torch.Tensor) and t.is_floating_point()]
+        names = dict(parameters or {})
+        results = theirs(*tensors)
+        results = list(results) if isinstance(results, tuple | list) else [results]
+        total = sum((r * torch.cos(torch.arange(r.numel(), dtype=r.dtype)).reshape(r.shape)).sum()
+                    for r in results if r.is_floating_point())
+        slopes = torch.autograd.grad(total, [*floats, *names.values()], allow_unused=True)
+        slopes = [torch.zeros_like(a) if g is None else g for g, a in zip(slopes, [*floats, *names.values()], strict=True)]
+        self.cases.append(self.store({
+            "call": call, "arguments": list(arguments), "options": options, "layer": layer, "parameters": names,
+            "results": results, "slopes": slopes[: len(floats)],
+            "parameter_slopes": dict(zip(names, slopes[len(floats):], strict=True)),
+        }))
+
+    def write(self) -> None:
+        text = np.frombuffer(json.dumps(self.cases).encode(), np.uint8)
+        np.savez_compressed(FILE, text=text, numbers=np.concatenate(self.numbers), torch=np.array(torch.__version__))
+
+
+def functions(w: Writer) -> None:
+    x = normal(*(size(1, 5) for _ in range(size(1, 3))), scale=4)
+    axis = size(-x.ndim, x.ndim - 1)
+    kept = pick(True, False)
+    w.add("logsumexp", lambda x: torch.logsumexp(x, axis, keepdim=kept), x, axis=axis, keepdims=kept)
+    k, largest = size(1, x.shape[axis]), pick(True, False)
+    x = x + np.arange(x.size).reshape(x.shape) / 1024  # no two are equal
+    w.add("top_k", lambda x: torch.topk(x, k, axis, largest), x, k=k, axis=axis, largest=largest)
+
+
+def class_losses(w: Writer) -> None:
+    n, c, more = size(1, 5), size(2, 6), pick((), (), (3,), (2, 2))
+    x, y = normal(n, c, *more), rng.integers(0, c, (n, *more))
+    weight = pick(None, between(0.2, 2, c))
+    ignored = pick(None, None, int(rng.integers(c)))
+    if ignored is not None and (y == ignored).all():
+        ignored = None
+    how = pick("mean", "sum", "none")
+    options = {"reduction": how} | ({} if ignored is None else {"ignore_index": ignored})
+    theirs = None if weight is None else torch.tensor(weight)  # PyTorch has no gradient of weights
+    w.add("losses.nll_loss", lambda x, y: F.nll_loss(x, y, theirs, **options), x, y, weight=weight, **options)
+
+
+def probability_losses(w: Writer) -> None:
+    shape, how = tuple(size(1, 5) for _ in range(size(1, 3))), pick("mean", "sum", "none")
+    p, z, weight = between(0.05, 0.95, *shape), between(0, 1, *shape), between(0.2, 2, *shape)
+    w.add("losses.binary_cross_entropy", lambda p, z: F.binary_cross_entropy(p, z, torch.tensor(weight), reduction=how), p, z,
+          weight=weight, reduction=how)
+    x, t, full = normal(*shape), normal(*shape), pick(True, False)
+    var = between(0.1, 3, *shape)
+    w.add("losses.gaussian_nll", lambda x, t, v: F.gaussian_nll_loss(x, t, v, full=full, reduction=how), x, t, var,
+          full=full, reduction=how)
+    alpha, gamma = pick(None, 0.25, 0.6), pick(0.0, 1.0, 2.0, 2.5)
+
+    def focal(x: Any, z: Any) -> Any:  # torchvision.ops.sigmoid_focal_loss
+        p = torch.sigmoid(x)
+        loss = F.binary_cross_entropy_with_logits(x, z, reduction="none") * (1 - (p * z + (1 - p) * (1 - z))) ** gamma
+        loss = loss if alpha is None else loss * (alpha * z + (1 - alpha) * (1 - z))
+        return loss if how == "none" else loss.mean() if how == "mean" else loss.sum()
+
+    w.add("losses.focal", focal, normal(*shape, scale=2), rng.integers(0, 2, shape).astype(float), alpha=alpha, gamma=gamma,
+          reduction=how)
+
+
+def distance_losses(w: Writer) -> None:
+    shape, how = (*(size(1, 4) for _ in range(size(1, 2))), size(2, 5)), pick("mean", "sum", "none")
+    a, b, c = (normal(*shape) for _ in range(3))
+    margin, swap, p = pick(0.5, 1.0, 2.0), pick(True, False), pick(1.0, 2.0, 3.0)
+    w.add("losses.triplet", lambda a, b, c: F.triplet_margin_loss(a, b, c, margin, p, swap=swap, reduction=how), a, b, c,
+          margin=margin, p=p, swap=swap, reduction=how)
+    y = rng.integers(0, 2, shape[:-1])
+
+    def contrastive(a: Any, b: Any, y: Any) -> Any:
+        d = F.pairwise_distance(a, b, eps=0)
+        loss = (y * d**2 + (1 - y) * torch.clamp(margin - d, min=0) ** 2) / 2
+        return loss if how == "none" else loss.mean() if how == "mean" else loss.sum()
+
+    w.add("losses.contrastive", contrastive, a, b, y, margin=margin, reduction=how)
+
+
+def alignments(w: Writer) -> None:
+    t, n, c, s = size(4, 7), size(1, 3), size(3, 5), size(1, 3)
+    blank, how = size(0, c - 1), pick("mean", "sum", "none")
+    y = rng.integers(0, c - 1, (n, s))
+    y = y + (y >= blank)
+    ends, lengths = rng.integers(2 * s - 1, t + 1, n) if 2 * s <= t else np.full(n, t), rng.integers(0, s + 1, n)
+
+    def ctc(x: Any, y: Any, ends: Any, lengths: Any) -> Any:
+        return F.ctc_loss(x, y, ends, lengths, blank, how, zero_infinity=True)
+
+    def log_probs(x: Any) -> Any:  # PyTorch's gradient is that of the scores before the log-softmax
+        return ctc(torch.log_softmax(x, 2), torch.tensor(y), torch.tensor(ends), torch.tensor(lengths))
+
+    w.add("scored_ctc", log_probs, normal(t, n, c), targets=y, input_lengths=ends, target_lengths=lengths, blank=blank,
+          reduction=how, zero_infinity=True)
+
+
+MAKERS: list[Callable[[Writer], None]] = [
+    functions, class_losses, probability_losses, distance_losses, alignments,
+]
+
+
+def drawn() -> Iterator[Callable[[Writer], None]]:
+    for maker in MAKERS:
+        for _ in range(DRAWS):
+            yield maker
+
+
+if __name__ == "__main__":
+    writer = Writer()
+    for make in drawn():
+        make(writer)
+    writer.write()
+    print(f"{len(writer.cases)} cases, {writer.count} numbers, {FILE.stat().st_size / 1000:.0f} kB")
