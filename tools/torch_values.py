@@ -164,8 +164,65 @@ def alignments(w: Writer) -> None:
           reduction=how, zero_infinity=True)
 
 
+def resizing(w: Writer) -> None:
+    spatial = size(1, 3)
+    x = normal(size(1, 2), size(1, 2), *(size(2, 6) for _ in range(spatial)))
+    mode = pick("nearest", "nearest-exact", "area", "linear", "linear", "cubic")
+    theirs = {"linear": ("linear", "bilinear", "trilinear"), "cubic": (None, "bicubic", None)}.get(mode, (mode,) * 3)[spatial - 1]
+    if theirs is None:
+        return resizing(w)
+    options: dict[str, Any] = {}
+    if rng.random() < 0.5:
+        options["size"] = [size(1, 9) for _ in range(spatial)]
+    else:
+        options["scale_factor"] = [float(between(0.5, 3)) for _ in range(spatial)]
+    if mode in ("linear", "cubic"):
+        options["align_corners"] = pick(True, False)
+        options["antialias"] = spatial == 2 and pick(True, False)
+    w.add("nn.interpolate", lambda x: F.interpolate(x, mode=theirs, **options), x, mode=mode, **options)
+    return None
+
+
+def sampling(w: Writer) -> None:
+    spatial = size(2, 3)
+    x = normal(2, size(1, 2), *(size(1, 5) for _ in range(spatial)))
+    grid = between(-1.6, 1.6, 2, *(size(1, 3) for _ in range(spatial)), spatial) + 1 / 512  # off the pixels, where slopes jump
+    mode = pick("bilinear", "nearest", "bicubic") if spatial == 2 else pick("bilinear", "nearest")
+    outside, corners = pick("zeros", "border", "reflection"), pick(True, False)
+    w.add("nn.grid_sample", lambda x, grid: F.grid_sample(x, grid, mode, outside, corners), x, grid, mode=mode,
+          padding_mode=outside, align_corners=corners)
+    shape = [2, 1, *(size(1, 4) for _ in range(spatial))]
+    w.add("nn.affine_grid", lambda theta: F.affine_grid(theta, shape, corners), normal(2, spatial, spatial + 1), size=shape,
+          align_corners=corners)
+
+
+def pooling(w: Writer) -> None:
+    spatial = size(1, 3)
+    window = [size(1, 3) for _ in range(spatial)]
+    options = {
+        "kernel_size": window, "stride": [size(1, 3) for _ in window], "padding": [size(0, k // 2) for k in window],
+    }
+    x = normal(2, 1, *(size(3, 6) for _ in range(spatial)))
+    pool = getattr(F, f"max_pool{spatial}d")
+    w.add(f"nn.max_pool{spatial}d", lambda x: pool(x, **options, return_indices=True), x, **options, return_indices=True)
+    y, places = pool(torch.tensor(x), 2, return_indices=True)
+    unpool = getattr(F, f"max_unpool{spatial}d")
+    w.add(f"nn.max_unpool{spatial}d", lambda y, places: unpool(y, places, 2, output_size=x.shape), y.numpy(), places.numpy(),
+          kernel_size=2, output_size=list(x.shape))
+
+
+def shuffling(w: Writer) -> None:
+    r = size(1, 3)
+    w.add("nn.pixel_shuffle", lambda x: F.pixel_shuffle(x, r), normal(2, 2 * r * r, 2, 3), upscale_factor=r)
+    w.add("nn.pixel_unshuffle", lambda x: F.pixel_unshuffle(x, r), normal(2, 2, 2 * r, 3 * r), downscale_factor=r)
+    spatial = size(1, 3)
+    kind = pick("ZeroPad", "ReflectionPad", "ReplicationPad", "CircularPad", "ConstantPad") + f"{spatial}d"
+    options = {"padding": [size(0, 2) for _ in range(2 * spatial)]} | ({"value": 1.5} if kind.startswith("Constant") else {})
+    w.add(f"nn.{kind}", getattr(torch.nn, kind)(**options), normal(2, 1, *(size(3, 5) for _ in range(spatial))), layer=options)
+
+
 MAKERS: list[Callable[[Writer], None]] = [
-    functions, class_losses, probability_losses, distance_losses, alignments,
+    functions, class_losses, probability_losses, distance_losses, alignments, resizing, resizing, sampling, pooling, shuffling,
 ]
 
 

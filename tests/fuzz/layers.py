@@ -231,6 +231,27 @@ def layer(g: Growth) -> str:
     ))
 
 
+def resampled(g: Growth) -> str:
+    r = g.r
+    x, d, shape = _images(g)
+    mode = r.choice(("nearest", "nearest-exact", "linear", "cubic", "area"))
+    sizes = tuple(r.choice((1, 2, 3, 5, 8)) for _ in range(d))
+    found = [
+        f"wf.nn.interpolate({x}, {sizes}, mode='{mode}')",
+        f"wf.nn.interpolate({x}, scale_factor={r.choice((2, 1.5, 0.5))}, mode='{r.choice(('nearest', 'linear'))}')",
+        f"wf.nn.max_unpool{d}d(*wf.nn.max_pool{d}d({x}, 2, return_indices=True), 2, output_size={x}.shape)",
+    ]
+    if d > 1:
+        grid = g.input((shape[0], *(r.choice((1, 3, 4)) for _ in range(d)), d), g.values[x].dtype.name)
+        found.append(f"wf.nn.grid_sample({x}, {grid}, padding_mode='{r.choice(('zeros', 'border', 'reflection'))}')")
+        theta = g.input((shape[0], d, d + 1), g.values[x].dtype.name)
+        found.append(f"wf.nn.grid_sample({x}, wf.nn.affine_grid({theta}, (1, 1, *{sizes})), 'nearest', 'border')")
+    if d == 2:
+        found.append(f"wf.nn.pixel_shuffle(wf.concat([{x}] * 4, axis=1), 2)")
+        found.append(f"wf.nn.pixel_unshuffle(wf.nn.interpolate({x}, scale_factor=2), 2)")
+    return r.choice(found)
+
+
 def loss(g: Growth) -> str:
     r, x = g.r, g.float(2, 2)
     shape, dtype = g.shape(x), g.values[x].dtype.name
@@ -405,7 +426,7 @@ def with_rule(g: Growth) -> str:
 NETS = [
     (4.0, product), (1.5, batched), (2.0, contraction), (0.7, integer_product), (0.7, integer_convolution), (1.0, tallied),
     (2.5, convolution),
-    (2.0, pooling), (2.5, normalised), (1.0, pooled_norm),
+    (2.0, pooling), (0.8, resampled), (2.5, normalised), (1.0, pooled_norm),
     (2.5, activation), (1.5, layer), (1.0, loss),
 ]
 LOOPS = [(2.0, loop), (1.0, branches), (0.7, state), (1.0, table), (2.0, mapped), (1.5, slope)]
@@ -439,7 +460,14 @@ def module(g: Growth) -> str:
         f"wf.nn.ConvTranspose{d}d({c}, {n}, 2)({images})",
         f"wf.nn.AvgPool{d}d(2)({images})", f"wf.nn.MaxPool{d}d(2)({images})", f"wf.nn.LPPool{d}d(2, 2)({images})",
         f"wf.nn.GlobalAvgPool{d}d()({images})", f"wf.nn.GlobalMaxPool{d}d()({images})", f"wf.nn.AdaptiveAvgPool{d}d(2)({images})",
-        f"wf.nn.AdaptiveMaxPool{d}d(2)({images})", f"wf.nn.GRU({e}, {n}, batch_first=True)({s})[0]",
+        f"wf.nn.AdaptiveMaxPool{d}d(2)({images})",
+        f"wf.nn.ConstantPad{d}d(1, 0.5)({images})", f"wf.nn.ZeroPad{d}d(1)({images})",
+        f"wf.nn.ReflectionPad{d}d(1)({images})", f"wf.nn.ReplicationPad{d}d(1)({images})", f"wf.nn.CircularPad{d}d(1)({images})",
+        f"wf.nn.Upsample(scale_factor=2)({images})",
+        f"wf.nn.MaxUnpool{d}d(2)(*wf.nn.MaxPool{d}d(2, return_indices=True)({images}), {images}.shape)",
+        f"wf.nn.PixelShuffle(1)({images})" if d == 2 else f"wf.nn.Flatten()({images})",
+        f"wf.nn.PixelUnshuffle(1)({images})" if d == 2 else f"wf.nn.Flatten()({images})",
+        f"wf.nn.GRU({e}, {n}, batch_first=True)({s})[0]",
         f"wf.nn.LSTM({e}, {n}, batch_first=True)({s})[0]", f"wf.nn.RNN({e}, {n}, batch_first=True, bidirectional=True)({s})[0]",
         f"wf.nn.MultiHeadAttention(4, 2)({q}, {q}, {q})", f"wf.random.normal(size={g.shape(x)})",
         "wf.random.choice(9, 4, replace=False)",

@@ -105,6 +105,52 @@ def pools() -> dict[str, Case]:
     return found
 
 
+def resized() -> dict[str, Case]:
+    def linear(x: np.ndarray) -> np.ndarray:
+        for axis, out in ((2, 5), (3, 9)):
+            at = (np.arange(out) + 0.5) * x.shape[axis] / out - 0.5
+            x = np.apply_along_axis(lambda row, at=at: np.interp(at, np.arange(row.size), row), axis, x)
+        return x
+
+    def shuffled(x: np.ndarray) -> np.ndarray:
+        y = np.zeros((x.shape[0], x.shape[1] // 4, 2 * x.shape[2], 2 * x.shape[3]))
+        for i, j in np.ndindex(2, 2):
+            y[:, :, i::2, j::2] = x[:, 2 * i + j :: 4]
+        return y
+
+    def unpooled(x: np.ndarray, places: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
+        y = np.zeros((*x.shape[:2], np.prod(sides)))
+        np.put_along_axis(y, places.reshape((*x.shape[:2], -1)), x.reshape((*x.shape[:2], -1)), axis=2)
+        return y.reshape((*x.shape[:2], *sides))
+
+    x = images(2)
+    found = {
+        "Upsample": plain(lambda: nn.Upsample((5, 9), mode="linear"), linear, x),
+        "PixelShuffle": plain(lambda: nn.PixelShuffle(2), shuffled, images(2, 8)),
+        "PixelUnshuffle": plain(
+            lambda: nn.PixelUnshuffle(2),
+            lambda x: np.stack([x[:, :, i::2, j::2] for i in (0, 1) for j in (0, 1)], 2).reshape(2, 16, 3, 3),
+            rng.normal(size=(2, 4, 6, 6))),
+    }
+    modes = {"ZeroPad": "constant", "ReflectionPad": "reflect", "ReplicationPad": "edge", "CircularPad": "wrap"}
+    for n in (1, 2, 3):
+        x, widths = images(n), (1, 2, 0, 3, 2, 1)[: 2 * n]
+        pairs = [(0, 0), (0, 0), *((widths[k], widths[k + 1]) for k in range(2 * n - 2, -1, -2))]
+        for name, mode in modes.items():
+            found[f"{name}{n}d"] = plain(
+                lambda name=f"{name}{n}d", widths=widths: getattr(nn, name)(widths),
+                lambda x, pairs=pairs, mode=mode: np.pad(x, pairs, mode), x)
+        found[f"ConstantPad{n}d"] = plain(
+            lambda name=f"ConstantPad{n}d", widths=widths: getattr(nn, name)(widths, 0.5),
+            lambda x, pairs=pairs: np.pad(x, pairs, constant_values=0.5), x)
+        sides, some = tuple(2 * m for m in (3, 2, 2)[:n]), (3, 2, 2)[:n]
+        places = np.argsort(rng.random((2, 4, np.prod(sides))))[..., : np.prod(some)].reshape(2, 4, *some)
+        found[f"MaxUnpool{n}d"] = plain(
+            lambda n=n: getattr(nn, f"MaxUnpool{n}d")(2), lambda x, p, sides=sides: unpooled(x, p, sides),
+            rng.normal(size=places.shape), places)
+    return found
+
+
 def norms() -> dict[str, Case]:
     def batch_norm(training, p, x):
         axes, column = (0, *range(2, x.ndim)), (1, -1) + (1,) * (x.ndim - 2)
@@ -188,7 +234,8 @@ def containers() -> dict[str, Case]:
 
 
 CASES: dict[str, Case] = {
-    **activations(), **linear_maps(), **convolutions(), **pools(), **norms(), **dropouts(), **sequences(), **containers(),
+    **activations(), **linear_maps(), **convolutions(), **pools(), **resized(), **norms(), **dropouts(), **sequences(),
+    **containers(),
 }
 
 
@@ -288,4 +335,5 @@ def test_every_function_is_that_of_a_layer() -> None:
     functions = {n for n in nn.__all__ if not isinstance(getattr(nn, n), type) and callable(getattr(nn, n))}
     alone = {n for n in functions if not any(layer.startswith(n.replace("_", "")) for layer in layers)}
     alone -= {"quantize", "dequantize", "quantize_model"}  # in test_block_formats.py and test_quantized_models.py
+    alone -= {"interpolate", "grid_sample", "affine_grid"}  # in test_torch_values.py
     assert alone == {"scaled_dot_product_attention", "fake_quantize"}  # in test_attention.py and test_product_formats.py

@@ -24,12 +24,17 @@ _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__i
         conv_transpose2d conv_transpose3d""",
     "dropout": "Dropout Dropout1d Dropout2d Dropout3d dropout",
     "embedding": "Embedding embedding",
+    "grid_sample": "affine_grid grid_sample",
     "linear": "Bilinear Linear bilinear linear",
     "module": "Module",
     "neural_ode": "NeuralODE",
     "normalization": """
         BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LayerNorm
         LocalResponseNorm RMSNorm batch_norm group_norm instance_norm layer_norm local_response_norm rms_norm""",
+    "padding": """
+        CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d ReflectionPad2d
+        ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d""",
+    "pixel_shuffle": "PixelShuffle PixelUnshuffle pixel_shuffle pixel_unshuffle",
     "pooling": """
         AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
         AvgPool1d AvgPool2d AvgPool3d GlobalAvgPool1d GlobalAvgPool2d GlobalAvgPool3d GlobalMaxPool1d GlobalMaxPool2d
@@ -42,6 +47,8 @@ _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__i
     "quantized.model": "quantize_model",
     "recurrent": "GRU LSTM RNN",
     "reshape": "Flatten Reshape flatten",
+    "resize": "Upsample interpolate",
+    "unpooling": "MaxUnpool1d MaxUnpool2d MaxUnpool3d max_unpool1d max_unpool2d max_unpool3d",
 }
 
 source_lines.part(__file__, "function")

@@ -34,6 +34,7 @@ from weft.nn.dropout import (
     Dropout as Dropout, Dropout1d as Dropout1d, Dropout2d as Dropout2d, Dropout3d as Dropout3d, dropout as dropout,
 )
 from weft.nn.embedding import Embedding as Embedding, embedding as embedding
+from weft.nn.grid_sample import affine_grid as affine_grid, grid_sample as grid_sample
 from weft.nn.linear import Bilinear as Bilinear, Linear as Linear, bilinear as bilinear, linear as linear
 from weft.nn.module import Module as Module
 from weft.nn.neural_ode import NeuralODE as NeuralODE
@@ -43,6 +44,17 @@ from weft.nn.normalization import (
     LayerNorm as LayerNorm, LocalResponseNorm as LocalResponseNorm, RMSNorm as RMSNorm, batch_norm as batch_norm,
     group_norm as group_norm, instance_norm as instance_norm, layer_norm as layer_norm,
     local_response_norm as local_response_norm, rms_norm as rms_norm,
+)
+from weft.nn.padding import (
+    CircularPad1d as CircularPad1d, CircularPad2d as CircularPad2d, CircularPad3d as CircularPad3d,
+    ConstantPad1d as ConstantPad1d, ConstantPad2d as ConstantPad2d, ConstantPad3d as ConstantPad3d,
+    ReflectionPad1d as ReflectionPad1d, ReflectionPad2d as ReflectionPad2d, ReflectionPad3d as ReflectionPad3d,
+    ReplicationPad1d as ReplicationPad1d, ReplicationPad2d as ReplicationPad2d, ReplicationPad3d as ReplicationPad3d,
+    ZeroPad1d as ZeroPad1d, ZeroPad2d as ZeroPad2d, ZeroPad3d as ZeroPad3d,
+)
+from weft.nn.pixel_shuffle import (
+    PixelShuffle as PixelShuffle, PixelUnshuffle as PixelUnshuffle, pixel_shuffle as pixel_shuffle,
+    pixel_unshuffle as pixel_unshuffle,
 )
 from weft.nn.pooling import (
     AdaptiveAvgPool1d as AdaptiveAvgPool1d, AdaptiveAvgPool2d as AdaptiveAvgPool2d,
@@ -63,3 +75,8 @@ from weft.nn.quantized.linear import QuantizedLinear as QuantizedLinear
 from weft.nn.quantized.model import quantize_model as quantize_model
 from weft.nn.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
 from weft.nn.reshape import Flatten as Flatten, Reshape as Reshape, flatten as flatten
+from weft.nn.resize import Upsample as Upsample, interpolate as interpolate
+from weft.nn.unpooling import (
+    MaxUnpool1d as MaxUnpool1d, MaxUnpool2d as MaxUnpool2d, MaxUnpool3d as MaxUnpool3d, max_unpool1d as max_unpool1d,
+    max_unpool2d as max_unpool2d, max_unpool3d as max_unpool3d,
+)

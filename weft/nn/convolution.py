@@ -17,7 +17,7 @@ from weft.graph.node import Node
 from weft.graph.primitives import TABLE
 from weft.nn.module import Module, derive_variants, describe_variants, uniform_parameter
 from weft.nn.precision import LayerPrecision, Rounding, current_precision, product_settings
-from weft.nn.size_arguments import check_can_infer, check_sizes, extents, images, int_or_none
+from weft.nn.size_arguments import check_can_infer, check_pads, check_sizes, extents, images, int_or_none
 from weft.process.docstrings import complete_docs
 
 PADDING = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's name -> wf.pad's
@@ -49,7 +49,7 @@ def _pads(padding: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilati
         return tuple((d * (k - 1) // 2, d * (k - 1) - d * (k - 1) // 2) for k, d in zip(kernel, dilation, strict=True))
     if isinstance(padding, str):
         raise ShapeError(f'{name}: padding must be "same", "valid" or ints, not {padding!r}')
-    return tuple((p, p) for p in check_sizes(padding, len(kernel), f"{name}: padding"))
+    return check_pads(padding, len(kernel), f"{name}: padding")
 
 
 def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: int) -> None:
@@ -163,7 +163,8 @@ def conv2d(
         Of shape (N, in_channels, H, W); (N, in_channels, L) for one spatial dimension, (N, in_channels, D, H, W) for three.
     w : (out_channels, in_channels / groups, *kernel_size)
     bias : (out_channels,), optional
-    stride, padding, dilation : int, or one int per spatial dimension; padding may be "same" (stride 1) or "valid"
+    stride, padding, dilation : int, or one int per spatial dimension
+        ``padding`` may also be "same" (stride 1), "valid", or a pair (before, after) for each dimension, as ``((0, 2), (1, 1))``.
     groups : int; each group of output channels reads its own group of input channels
     operands, accumulate, every : formats of the products, as in :func:`weft.matmul`. Their order is channels, then the window;
         padding counts. With ``accumulate`` the windows are copied, which takes the memory of x times the size of the window, or
@@ -275,7 +276,13 @@ class _Conv(Module):
         self.stride = check_sizes(stride, n, f"{name}: stride", 1)
         self.dilation = check_sizes(dilation, n, f"{name}: dilation", 1)
         is_named = isinstance(padding, str) and not self.is_transposed
-        self.padding = padding if is_named else check_sizes(padding, n, f"{name}: padding")
+        if is_named:
+            self.padding = padding
+        elif self.is_transposed:
+            self.padding = check_sizes(padding, n, f"{name}: padding")
+        else:  # ints where both sides of every dimension have the same
+            pairs = check_pads(padding, n, f"{name}: padding")
+            self.padding = tuple(low for low, _ in pairs) if all(low == high for low, high in pairs) else pairs
         self.has_bias = bool(bias)
         self.in_channels: int | None = None
         self.weight: Array | None = None
@@ -313,7 +320,7 @@ class Conv2d(_Conv):
     ----------
     in_channels : int, or None (the default) to infer it from the first batch
     out_channels : int
-    kernel_size, stride, padding, dilation : int, or one int per spatial dimension; padding also "same" or "valid"
+    kernel_size, stride, padding, dilation : int, or one int per spatial dimension; padding also as in :func:`weft.nn.conv2d`
     groups : int; each group of output channels reads its own group of input channels
     bias : bool
     padding_mode : str

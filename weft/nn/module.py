@@ -179,15 +179,16 @@ def uniform_parameter(shape: tuple[int, ...], limit: float) -> Array:
     return asarray(random.uniform(-limit, limit, shape))
 
 
-def derive_variants(head: Any, settings: str, shape: str) -> list[Any]:
+def derive_variants(head: Any, settings: str, shape: str, inputs: str = "wf.ones((1, 2, {4}))") -> list[Any]:
     """Return the layers for 1 and for 3 dimensions of a layer ``head`` for 2.
 
-    ``settings``, ``shape`` : arguments of the layer in its example, and the shape of the result, as in :func:`describe_variants`
+    ``settings``, ``inputs``, ``shape`` : the layer's arguments in its example, those of the call, and the shape of the result, as
+    in :func:`describe_variants`
     """
     names = {n: head.__name__.replace("2d", f"{n}d") for n in (1, 3)}
     common = {"__module__": head.__module__}
     layers = [type(name, (head,), {**common, "spatial": n, "__qualname__": name}) for n, name in names.items()]
-    describe_variants(head, *layers, example=f"({settings})(wf.ones((1, 2, {{4}})))", shape=shape)
+    describe_variants(head, *layers, example=f"({settings})({inputs})", shape=shape)
     return layers
 
 

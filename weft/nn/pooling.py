@@ -19,6 +19,7 @@ from weft.functions.indexing.where import where
 from weft.functions.support.arguments import norm_root, powers
 from weft.graph.primitives import TABLE
 from weft.nn.module import Module, derive_variants, describe_variants
+from weft.nn.pool_indices import find_largest
 from weft.nn.size_arguments import MAX_EXTENT, check_sizes, extents, images, int_or_none
 from weft.process.docstrings import complete_docs
 
@@ -70,10 +71,19 @@ def _reduce(name: str, kind: str, x: Array, placement: Placement) -> Array:
         raise rename_error(error, name) from None
 
 
-def max_pool(spatial: int, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
+def max_pool(
+    spatial: int, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """Compute :func:`max_pool2d` over ``spatial`` dimensions."""
     x, name = asarray(x), f"max_pool{spatial}d"
-    return _reduce(name, "max", x, _place_windows(name, spatial, x, kernel_size, stride, padding, ceil_mode))
+    placement = _place_windows(name, spatial, x, kernel_size, stride, padding, ceil_mode)
+    largest = _reduce(name, "max", x, placement)
+    if not return_indices:
+        return largest
+    if len(placement[0]) != spatial:
+        raise ShapeError(f"{name}: return_indices is for windows of {spatial} dimensions, not {short(kernel_size)}")
+    return largest, find_largest(x, *placement)
 
 
 def avg_pool(
@@ -116,7 +126,9 @@ def lp_pool(
     return to_storage_dtype(norm, x)
 
 
-def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
+def max_pool2d(
+    x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:
     """Return the largest element of each window; among equal elements, the first receives the gradient.
 
     Parameters
@@ -132,6 +144,9 @@ def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
         Whether the number of windows is rounded up, so that the last elements are in a window although it extends beyond the
         padded image. As in PyTorch, it must begin inside the image or the padding before it. What lies beyond is ignored: it is
         never the largest element, adds nothing to a norm, and a mean does not count it.
+    return_indices : bool
+        Whether to return (result, indices) for :func:`weft.nn.max_unpool2d`: the int64 index of each largest element in the
+        flattened image. Of equal elements it is the first, and NaN is larger than all numbers.
 
     Returns
     -------
@@ -151,15 +166,19 @@ def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
     >>> wf.nn.max_pool2d(wf.ones((2, 6, 8, 8)), (3, 2, 2), stride=(2, 2, 2), padding=(1, 0, 0)).shape
     (2, 3, 4, 4)
     """
-    return max_pool(2, x, kernel_size, stride, padding, ceil_mode)
+    return max_pool(2, x, kernel_size, stride, padding, ceil_mode, return_indices)
 
 
-def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
-    return max_pool(1, x, kernel_size, stride, padding, ceil_mode)
+def max_pool1d(
+    x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:
+    return max_pool(1, x, kernel_size, stride, padding, ceil_mode, return_indices)
 
 
-def max_pool3d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
-    return max_pool(3, x, kernel_size, stride, padding, ceil_mode)
+def max_pool3d(
+    x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:
+    return max_pool(3, x, kernel_size, stride, padding, ceil_mode, return_indices)
 
 
 def avg_pool2d(
@@ -338,8 +357,16 @@ class MaxPool2d(_Pool):
     (1, 1, 2, 2)
     """
 
-    def forward(self, x: Any) -> Array:
-        return max_pool(self.spatial, x, self.kernel_size, self.stride, self.padding, self.ceil_mode)
+    def __init__(
+        self, kernel_size: Any = None, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode)
+        self.return_indices = bool(return_indices)
+
+    def forward(self, x: Any) -> Any:
+        settings = self.kernel_size, self.stride, self.padding, self.ceil_mode, self.return_indices
+        return max_pool(self.spatial, x, *settings)
 
 
 class AvgPool2d(_Pool):

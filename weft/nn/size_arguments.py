@@ -29,14 +29,25 @@ def check_sizes(value: Any, count: int, name: str, least: int = 0) -> tuple[int,
     values = tuple(value) if isinstance(value, tuple | list) else (value,) * count
     ints = tuple(n for n in map(int_or_none, values) if n is not None)
     if not len(ints) == len(values) == count:
-        many = {1: "a tuple of one", 2: "a pair of ints", 3: "a triple of ints", 4: "a tuple of four ints"}[count]
+        many = {1: "a tuple of one", 2: "a pair of ints", 3: "a triple of ints", 4: "a tuple of four ints"}
         fix = f"; padding={value!r} is a keyword" if isinstance(value, str) else ""
-        raise ShapeError(f"{name} must be an int or {many}, not {short(value)}{fix}")
+        raise ShapeError(f"{name} must be an int or {many.get(count, f'a tuple of {count} ints')}, not {short(value)}{fix}")
     if min(ints) < least:
         raise ShapeError(f"{name} must be at least {least}, not {short(value)}")
     if max(ints) > MAX_EXTENT:
         raise ShapeError(f"{name} must be at most {MAX_EXTENT:,}, not {short(value)}")
     return ints
+
+
+def check_pads(value: Any, count: int, name: str) -> tuple[tuple[int, int], ...]:
+    """Return the padding (before, after) of each dimension: from an int, an int a dimension, or a pair a dimension."""
+    if not isinstance(value, tuple | list) or not any(isinstance(v, tuple | list) for v in value):
+        return tuple((n, n) for n in check_sizes(value, count, name))
+    if len(value) != count:
+        forms = f"an int, or an int or a pair (before, after) for each of {count} dimensions"
+        raise ShapeError(f"{name} must be {forms}, not {short(value)}")
+    pairs = [check_sizes(v, 2, name) for v in value]
+    return tuple((low, high) for low, high in pairs)
 
 
 def extents(layer: str, **named: Any) -> tuple[int, ...]:
