@@ -221,8 +221,66 @@ def shuffling(w: Writer) -> None:
     w.add(f"nn.{kind}", getattr(torch.nn, kind)(**options), normal(2, 1, *(size(3, 5) for _ in range(spatial))), layer=options)
 
 
+def attention(w: Writer) -> None:
+    n, heads, length, keys, width = size(1, 2), size(1, 2), size(1, 4), size(1, 5), 2 * size(1, 2)
+    q, k, v = normal(n, heads, length, width), normal(n, heads, keys, width), normal(n, heads, keys, width)
+    mask = rng.random((n, 1, length, keys)) < 0.7
+    mask[..., 0] = True  # position 0 may always be attended to
+    mask, causal = pick(mask, normal(length, keys)), pick(True, False)
+    allowed = torch.ones(length, keys, dtype=torch.bool).tril() if causal else torch.ones(length, keys, dtype=torch.bool)
+
+    def theirs(q: Any, k: Any, v: Any) -> Any:  # PyTorch takes one of the two, so that its mask has both
+        both = torch.tensor(mask) & allowed if mask.dtype == bool else torch.tensor(mask).masked_fill(~allowed, -torch.inf)
+        return F.scaled_dot_product_attention(q, k, v, both)
+
+    w.add("nn.scaled_dot_product_attention", theirs, q, k, v, attn_mask=mask, is_causal=causal)
+
+
+def rotation(w: Writer) -> None:
+    x, interleaved = normal(size(1, 2), size(1, 5), 2 * size(1, 3)), pick(True, False)
+    positions, base = rng.integers(0, 50, x.shape[1]), pick(10000.0, 100.0)
+
+    def theirs(x: Any) -> Any:
+        half = x.shape[-1] // 2
+        pairs = x.unflatten(-1, (half, 2)) if interleaved else x.unflatten(-1, (2, half)).transpose(-1, -2)
+        angles = torch.tensor(positions)[:, None] * base ** (-torch.arange(half, dtype=torch.float64) / half)
+        turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.polar(torch.ones_like(angles), angles))
+        return turned.flatten(-2) if interleaved else turned.transpose(-1, -2).flatten(-2)
+
+    w.add("nn.rotary_embedding", theirs, x, positions=positions, base=base, interleaved=interleaved)
+
+
+def transformers(w: Writer) -> None:
+    heads, n, length, keys = size(1, 2), size(1, 2), size(2, 4), size(1, 3)
+    settings = {
+        "d_model": 2 * heads, "nhead": heads, "dim_feedforward": 3, "dropout": 0.0, "activation": pick("relu", "gelu"),
+        "norm_first": pick(True, False), "bias": pick(True, False),
+    }
+    x, memory = normal(n, length, 2 * heads), normal(n, keys, 2 * heads)
+    later, padding = np.triu(np.ones((length, length), bool), 1), rng.random((n, length)) < 0.3
+    padding[:, 0] = False
+    causal = pick(True, False)
+    masks = {"mask": torch.tensor(later)} if causal else {}
+    layer = filled(torch.nn.TransformerEncoderLayer(**settings, batch_first=True, dtype=torch.float64))
+    w.add("nn.TransformerEncoderLayer", lambda x: layer(x, masks.get("mask"), torch.tensor(padding)), x, layer=settings,
+          parameters=layer.named_parameters(), src_key_padding_mask=padding, is_causal=causal)
+    other = filled(torch.nn.TransformerDecoderLayer(**settings, batch_first=True, dtype=torch.float64))
+    w.add("nn.TransformerDecoderLayer",
+          lambda x, m: other(x, m, masks.get("mask"), tgt_key_padding_mask=torch.tensor(padding)), x, memory, layer=settings,
+          parameters=other.named_parameters(), tgt_key_padding_mask=padding, tgt_is_causal=causal)
+
+
+def filled(layer: Any) -> Any:
+    """Give a layer parameters that the file stores in few bytes."""
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.copy_(torch.tensor(normal(*p.shape, scale=0.5)))
+    return layer
+
+
 MAKERS: list[Callable[[Writer], None]] = [
     functions, class_losses, probability_losses, distance_losses, alignments, resizing, resizing, sampling, pooling, shuffling,
+    attention, rotation, transformers,
 ]
 
 

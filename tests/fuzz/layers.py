@@ -469,7 +469,10 @@ def module(g: Growth) -> str:
         f"wf.nn.PixelUnshuffle(1)({images})" if d == 2 else f"wf.nn.Flatten()({images})",
         f"wf.nn.GRU({e}, {n}, batch_first=True)({s})[0]",
         f"wf.nn.LSTM({e}, {n}, batch_first=True)({s})[0]", f"wf.nn.RNN({e}, {n}, batch_first=True, bidirectional=True)({s})[0]",
-        f"wf.nn.MultiHeadAttention(4, 2)({q}, {q}, {q})", f"wf.random.normal(size={g.shape(x)})",
+        f"wf.nn.MultiHeadAttention(4, 2)({q}, {q}, {q})", f"wf.nn.RotaryEmbedding(4)({q})", f"wf.nn.rotary_embedding({q})",
+        f"wf.nn.TransformerEncoderLayer(4, 2, 3)({q}, is_causal=True)", f"wf.nn.TransformerDecoderLayer(4, 2, 3)({q}, {q})",
+        f"wf.nn.MultiHeadAttention(4, 2)({q}, cache=wf.nn.KeyValueCache(2, 2, 5, 2, '{g.dtype}'))",
+        f"wf.random.normal(size={g.shape(x)})",
         "wf.random.choice(9, 4, replace=False)",
     ))
     return f"(wf.random.seed({r.randrange(99)}), {text})[1]"

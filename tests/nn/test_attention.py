@@ -135,8 +135,6 @@ def test_bad_calls_name_what_does_not_fit() -> None:
         f(x, x, x, wf.array([[1, 0, 1, 0, 1]]))
     with pytest.raises(ShapeError, match=r"mask of shape \(4, 5\) does not broadcast"):
         f(x, x, x, wf.ones((4, 5)))
-    with pytest.raises(ValueError, match="not both"):
-        f(x, x, x, wf.ones((5, 5)), is_causal=True)
     layer = nn.MultiHeadAttention(4, 2)
     with pytest.raises(ShapeError, match=r"must end in embed_dim, kdim, vdim = \(4, 4, 4\)"):
         layer(wf.ones((2, 5, 3)))
@@ -148,3 +146,55 @@ def test_bad_calls_name_what_does_not_fit() -> None:
         nn.MultiHeadAttention(4, 3)
     with pytest.raises(ValueError, match="dropout must lie between"):
         nn.MultiHeadAttention(4, 2, dropout=2.0)
+
+
+def test_a_mask_and_causality_together() -> None:
+    x, low = triple(2, 3), np.tril(np.ones((5, 7), bool))
+    mask, bias = rng.random((2, 1, 5, 7)) < 0.6, rng.normal(size=(5, 7))
+    f = nn.scaled_dot_product_attention
+    check(lambda q, k, v: f(q, k, v, wf.array(mask), is_causal=True), lambda q, k, v: attention(q, k, v, mask & low), *x)
+    check(lambda q, k, v: f(q, k, v, wf.array(bias), is_causal=True), lambda q, k, v: attention(q, k, v, low, bias), *x)
+    q, k = rng.normal(size=(1, 2, 400, 4)).astype("f"), rng.normal(size=(1, 2, 400, 4)).astype("f")  # scores are not stored
+    mask, low = rng.random((400, 400)) < 0.5, np.tril(np.ones((400, 400), bool))
+    got = f(*(wf.array(a) for a in (q, k, k)), wf.array(mask), is_causal=True)
+    np.testing.assert_allclose(got.numpy(), attention(q, k, k, mask & low), atol=1e-5)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_cache_gives_what_the_whole_sequence_gives(norm_first: bool) -> None:
+    layer = nn.TransformerEncoderLayer(12, 3, 8, dropout=0.0, norm_first=norm_first)
+    x = wf.array(rng.normal(size=(2, 9, 12)).astype("f"))
+    want = layer(x, is_causal=True).numpy()
+    cache = nn.KeyValueCache(2, 3, 10, 4)
+    step = wf.jit(lambda x: layer(x, cache=cache))
+    for _ in range(2):
+        parts = [layer(x[:, :4], cache=cache).numpy(), *(step(x[:, t : t + 1]).numpy() for t in range(4, 9))]
+        np.testing.assert_allclose(np.concatenate(parts, 1), want, atol=2e-6)
+        assert int(cache.length) == 9
+        cache.reset()
+    assert step.traces == 1
+    cache.length[...] = 10
+    with pytest.raises(IndexError):
+        wf.eval(step(x[:, :1]))
+    assert int(cache.length) == 10  # the call that failed has changed nothing
+    with pytest.raises(ShapeError, match="no room for 1 positions of 10; 10 are used"):
+        layer(x[:, :1], cache=cache)
+    with pytest.raises(ShapeError, match=r"must be \(2, 3, L, 4\)"):
+        cache.update(wf.ones((2, 2, 1, 4)), wf.ones((2, 3, 1, 4)))
+    with pytest.raises(TypeError, match="self-attention"):
+        nn.MultiHeadAttention(12, 3)(x, x, cache=cache)
+
+
+def test_rotation_depends_on_distance_alone() -> None:
+    q, k = (wf.array(rng.normal(size=(1, 6))) for _ in range(2))
+    for interleaved in (True, False):
+        def product(i: Any, j: Any, interleaved: bool = interleaved) -> float:
+            a, b = (nn.rotary_embedding(x, wf.array([p]), interleaved=interleaved) for x, p in ((q, i), (k, j)))
+            return float((a * b).sum())
+
+        assert abs(product(3, 10) - product(23, 30)) < 1e-12 and abs(product(3, 10) - product(3, 11)) > 1e-6
+    with pytest.raises(ShapeError, match="even D"):
+        nn.rotary_embedding(wf.ones((2, 3)))
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        nn.rotary_embedding(wf.ones((2, 4)), wf.arange(3))
+    assert len(wf.explain(wf.jit(nn.rotary_embedding), wf.ones((2, 3, 50, 8))).kernels) <= 2

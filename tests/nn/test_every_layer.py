@@ -214,8 +214,39 @@ def sequences() -> dict[str, Case]:
     }
     attention = nn.MultiHeadAttention(6, 2)
     words = rng.normal(size=(2, 5, 6))
-    return found | {"MultiHeadAttention": Case(
-        lambda: nn.MultiHeadAttention(6, 2), lambda training, p, x: F.heads(attention, x, x, x, p)[0], (words,))}
+
+    def part(p, name):
+        return {k.removeprefix(f"{name}."): a for k, a in p.items() if k.startswith(f"{name}.")}
+
+    def normal(p, name, x):
+        return F.standard(x, (-1,)) * p[f"{name}.weight"] + p[f"{name}.bias"]
+
+    def forward(p, x):
+        return np.maximum(x @ p["linear1.weight"].T + p["linear1.bias"], 0) @ p["linear2.weight"].T + p["linear2.bias"]
+
+    def encoder(training, p, x):
+        x = normal(p, "norm1", x + F.heads(attention, x, x, x, part(p, "self_attn"))[0])
+        return normal(p, "norm2", x + forward(p, x))
+
+    def decoder(training, p, x, memory):
+        y = normal(p, "norm1", x)
+        x = x + F.heads(attention, y, y, y, part(p, "self_attn"))[0]
+        x = x + F.heads(attention, normal(p, "norm2", x), memory, memory, part(p, "multihead_attn"))[0]
+        return x + forward(p, normal(p, "norm3", x))
+
+    def rotated(x):
+        turned = (x[..., :3] + 1j * x[..., 3:]) * np.exp(1j * np.arange(5)[:, None] * 100 ** (-np.arange(3) / 3))
+        return np.concatenate([turned.real, turned.imag], -1)
+
+    return found | {
+        "MultiHeadAttention": Case(
+            lambda: nn.MultiHeadAttention(6, 2), lambda training, p, x: F.heads(attention, x, x, x, p)[0], (words,)),
+        "TransformerEncoderLayer": Case(lambda: nn.TransformerEncoderLayer(6, 2, 5, dropout=0.0), encoder, (words,)),
+        "TransformerDecoderLayer": Case(
+            lambda: nn.TransformerDecoderLayer(6, 2, 5, dropout=0.0, norm_first=True), decoder,
+            (words, rng.normal(size=(2, 3, 6)))),
+        "RotaryEmbedding": plain(lambda: nn.RotaryEmbedding(6, 100.0), rotated, words),
+    }
 
 
 def containers() -> dict[str, Case]:
@@ -327,7 +358,8 @@ def test_numpy_arrays_and_lists_are_taken(name: str) -> None:
 def test_every_layer_has_a_case() -> None:
     made = {n for n in nn.__all__ if isinstance(getattr(nn, n), type) and issubclass(getattr(nn, n), nn.Module)}
     made = {n for n in made if not n.startswith("Quantized")}  # in test_quantized_models.py
-    assert made - {"Module", "NeuralODE"} == CASES.keys()  # tests/ode has the cases of NeuralODE
+    elsewhere = {"NeuralODE", "KeyValueCache"}  # in tests/ode and test_attention.py
+    assert made - {"Module"} - elsewhere == CASES.keys()
 
 
 def test_every_function_is_that_of_a_layer() -> None:

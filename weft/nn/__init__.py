@@ -25,6 +25,7 @@ _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__i
     "dropout": "Dropout Dropout1d Dropout2d Dropout3d dropout",
     "embedding": "Embedding embedding",
     "grid_sample": "affine_grid grid_sample",
+    "key_value_cache": "KeyValueCache",
     "linear": "Bilinear Linear bilinear linear",
     "module": "Module",
     "neural_ode": "NeuralODE",
@@ -48,6 +49,8 @@ _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__i
     "recurrent": "GRU LSTM RNN",
     "reshape": "Flatten Reshape flatten",
     "resize": "Upsample interpolate",
+    "rotary": "RotaryEmbedding rotary_embedding",
+    "transformer": "TransformerDecoderLayer TransformerEncoderLayer",
     "unpooling": "MaxUnpool1d MaxUnpool2d MaxUnpool3d max_unpool1d max_unpool2d max_unpool3d",
 }
 

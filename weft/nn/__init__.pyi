@@ -35,6 +35,7 @@ from weft.nn.dropout import (
 )
 from weft.nn.embedding import Embedding as Embedding, embedding as embedding
 from weft.nn.grid_sample import affine_grid as affine_grid, grid_sample as grid_sample
+from weft.nn.key_value_cache import KeyValueCache as KeyValueCache
 from weft.nn.linear import Bilinear as Bilinear, Linear as Linear, bilinear as bilinear, linear as linear
 from weft.nn.module import Module as Module
 from weft.nn.neural_ode import NeuralODE as NeuralODE
@@ -76,6 +77,10 @@ from weft.nn.quantized.model import quantize_model as quantize_model
 from weft.nn.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
 from weft.nn.reshape import Flatten as Flatten, Reshape as Reshape, flatten as flatten
 from weft.nn.resize import Upsample as Upsample, interpolate as interpolate
+from weft.nn.rotary import RotaryEmbedding as RotaryEmbedding, rotary_embedding as rotary_embedding
+from weft.nn.transformer import (
+    TransformerDecoderLayer as TransformerDecoderLayer, TransformerEncoderLayer as TransformerEncoderLayer,
+)
 from weft.nn.unpooling import (
     MaxUnpool1d as MaxUnpool1d, MaxUnpool2d as MaxUnpool2d, MaxUnpool3d as MaxUnpool3d, max_unpool1d as max_unpool1d,
     max_unpool2d as max_unpool2d, max_unpool3d as max_unpool3d,

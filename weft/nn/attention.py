@@ -20,6 +20,7 @@ from weft.functions.shape.axes import broadcast_to
 from weft.functions.support.arguments import op
 from weft.nn.dropout import check_probability, dropout
 from weft.nn.init import xavier_uniform
+from weft.nn.key_value_cache import KeyValueCache
 from weft.nn.linear import Linear, linear
 from weft.nn.module import Module
 from weft.nn.size_arguments import extents
@@ -45,7 +46,7 @@ def scaled_dot_product_attention(
     value : (..., S, Ev)
     attn_mask : broadcasts to (..., L, S), optional. bool: True takes part in attention; float: added to the scores
     dropout_p : float, weights are dropped with this probability; pass 0 when not training
-    is_causal : bool, position i attends to positions up to i; not together with ``attn_mask``
+    is_causal : bool, position i attends to positions up to i, in addition to ``attn_mask`` (PyTorch refuses both)
     scale : float, 1 / sqrt(E) by default
     enable_gqa : bool, ``query`` (..., H, L, E) may have several heads for each of ``key`` and ``value`` (..., H / n, S, E)
 
@@ -60,7 +61,7 @@ def scaled_dot_product_attention(
     Raises
     ------
     ShapeError, DTypeError, ValueError
-        Shapes or dtypes do not fit; ``dropout_p`` is outside [0, 1]; ``attn_mask`` together with ``is_causal``.
+        Shapes or dtypes do not fit; ``dropout_p`` is outside [0, 1].
 
     >>> x = wf.random.normal(size=(2, 4, 7, 8))
     >>> wf.nn.scaled_dot_product_attention(x, x, x, is_causal=True).shape
@@ -68,8 +69,6 @@ def scaled_dot_product_attention(
     """
     name = "scaled_dot_product_attention"
     query, key, value = (a if isinstance(a, Array) else asarray(a) for a in (query, key, value))
-    if is_causal and attn_mask is not None:
-        raise ValueError(f"{name}: give attn_mask or is_causal=True, not both; wf.tril(wf.ones((L, S))) > 0 is the causal mask")
     _check(name, query, key, value)
     masks = [] if attn_mask is None else [attn_mask]
     if not enable_gqa:
@@ -228,9 +227,9 @@ class MultiHeadAttention(Module):
 
     Raises
     ------
-    ShapeError, ValueError, DTypeError
+    ShapeError, ValueError, DTypeError, TypeError
         A width is not positive or not a multiple; arrays or masks do not fit; ``dropout`` is outside [0, 1]; a mask has a
-        wrong dtype.
+        wrong dtype; called with ``key`` or ``value`` together with ``cache``.
 
     >>> layer = wf.nn.MultiHeadAttention(16, 4)
     >>> layer(wf.ones((2, 5, 16)), is_causal=True).shape
@@ -268,6 +267,7 @@ class MultiHeadAttention(Module):
     def forward(
         self, query: Array, key: Array | None = None, value: Array | None = None, key_padding_mask: Any = None,
         need_weights: bool = False, attn_mask: Any = None, average_attn_weights: bool = True, is_causal: bool = False,
+        cache: KeyValueCache | None = None,
     ) -> Any:
         """Attend from ``query`` to ``key`` and ``value``.
 
@@ -281,6 +281,9 @@ class MultiHeadAttention(Module):
             :func:`scaled_dot_product_attention` it takes part: both as in PyTorch); float: added to the scores
         average_attn_weights : bool, weights are the mean over the heads
         is_causal : bool, position i attends to positions up to i, in addition to the masks
+        cache : KeyValueCache, optional
+            Past keys and values, for self-attention: ``query`` has the next positions, which attend to all positions up to
+            themselves. S is then ``cache.max_length``.
 
         Returns
         -------
@@ -289,8 +292,12 @@ class MultiHeadAttention(Module):
         Raises
         ------
         ShapeError, DTypeError
+        TypeError
+            ``key`` or ``value`` together with ``cache``.
         """
         is_self = key is None and value is None
+        if cache is not None and not is_self:
+            raise TypeError("MultiHeadAttention: cache is for self-attention; leave out key and value")
         query = asarray(query)
         key = query if key is None else asarray(key)
         value = key if value is None else asarray(value)
@@ -300,8 +307,9 @@ class MultiHeadAttention(Module):
             query, key, value = (a.reshape((1, *a.shape)) for a in (query, key, value))
             mask = None if key_padding_mask is None else asarray(key_padding_mask)
             key_padding_mask = mask.reshape((1, *mask.shape)) if mask is not None and mask.ndim == 1 else mask
-        masks = self._masks(len(query), query.shape[1], key.shape[1], key_padding_mask, attn_mask)
-        out, weights = self._attend(query, key, value, masks, is_causal, is_self, need_weights)
+        keys = key.shape[1] if cache is None else cache.max_length
+        masks = self._masks(len(query), query.shape[1], keys, key_padding_mask, attn_mask)
+        out, weights = self._attend(query, key, value, masks, is_causal, is_self, need_weights, cache)
         if is_single:
             out = out.reshape(out.shape[1:])
             weights = None if weights is None else weights.reshape(weights.shape[1:])
@@ -311,6 +319,7 @@ class MultiHeadAttention(Module):
 
     def _attend(
         self, query: Array, key: Array, value: Array, masks: list[Array], is_causal: bool, is_self: bool, need_weights: bool,
+        cache: KeyValueCache | None,
     ) -> tuple[Array, Array | None]:
         heads, width = self.num_heads, self.embed_dim // self.num_heads
         if is_self and self.packed:  # one product for all three projections
@@ -322,6 +331,9 @@ class MultiHeadAttention(Module):
                 self._project(i, a).reshape((*a.shape[:2], heads, width)).swapaxes(1, 2)
                 for i, a in enumerate((query, key, value))
             )
+        if cache is not None:
+            k, v, earlier = cache.update(k, v)
+            k, v, masks, is_causal = k.astype(q.dtype), v.astype(q.dtype), [*masks, earlier], False
         drop = self.dropout if self.training else 0.0
         name, weights = "MultiHeadAttention", None
         if need_weights:
