@@ -270,6 +270,36 @@ def transformers(w: Writer) -> None:
           parameters=other.named_parameters(), tgt_key_padding_mask=padding, tgt_is_causal=causal)
 
 
+def recurrent(w: Writer) -> None:
+    kind, steps, batch, width, hidden = pick("RNN", "LSTM", "LSTM", "GRU"), size(2, 4), size(1, 3), size(1, 3), size(2, 3)
+    settings: dict[str, Any] = {
+        "input_size": width, "hidden_size": hidden, "num_layers": size(1, 2), "bias": pick(True, False),
+        "bidirectional": pick(True, False), "batch_first": pick(True, False),
+    }
+    if kind == "LSTM":
+        settings["proj_size"] = pick(0, 1)
+    layer = filled(getattr(torch.nn, kind)(**settings, dtype=torch.float64))
+    shape, first = (steps, batch, width), settings["batch_first"]
+    x = normal(*(shape[1], shape[0], width) if first else shape)
+    lengths = rng.integers(1, steps + 1, batch)
+    count = settings["num_layers"] * (2 if settings["bidirectional"] else 1)
+    start = normal(count, batch, settings.get("proj_size") or hidden), normal(count, batch, hidden)
+
+    def theirs(x: Any, *start: Any) -> Any:
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths), first, False)
+        y, state = layer(packed, start if kind == "LSTM" else start[0])
+        y = torch.nn.utils.rnn.pad_packed_sequence(y, first, total_length=steps)[0]
+        return (y, *state) if kind == "LSTM" else (y, state)
+
+    w.add(f"run_{kind}", theirs, x, *start[: 2 if kind == "LSTM" else 1], layer=settings, parameters=layer.named_parameters(),
+          lengths=lengths)
+    cell = {"input_size": width, "hidden_size": hidden, "bias": settings["bias"]}
+    one = filled(getattr(torch.nn, f"{kind}Cell")(**cell, dtype=torch.float64))
+    states = normal(batch, hidden), normal(batch, hidden)
+    w.add(f"run_{kind}Cell", lambda x, *s: one(x, s if kind == "LSTM" else s[0]), normal(batch, width),
+          *states[: 2 if kind == "LSTM" else 1], layer=cell, parameters=one.named_parameters())
+
+
 def filled(layer: Any) -> Any:
     """Give a layer parameters that the file stores in few bytes."""
     with torch.no_grad():
@@ -280,7 +310,7 @@ def filled(layer: Any) -> Any:
 
 MAKERS: list[Callable[[Writer], None]] = [
     functions, class_losses, probability_losses, distance_losses, alignments, resizing, resizing, sampling, pooling, shuffling,
-    attention, rotation, transformers,
+    attention, rotation, transformers, recurrent, recurrent,
 ]
 
 

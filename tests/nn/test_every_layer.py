@@ -212,6 +212,16 @@ def sequences() -> dict[str, Case]:
         kind: Case(lambda kind=kind: getattr(nn, kind)(4, 3, bidirectional=True), loop(kind, states), x, lambda out: out[0])
         for kind, states in (("RNN", 1), ("LSTM", 2), ("GRU", 1))
     }
+    rows = rng.normal(size=(5, 4))
+
+    def cell(kind, states):
+        return lambda training, p, x: F.cell(
+            kind, x, [np.zeros((5, 3))] * states, {f"{name}_": a for name, a in p.items()}, "")[0]
+
+    for kind, states in (("RNN", 1), ("LSTM", 2), ("GRU", 1)):
+        found[f"{kind}Cell"] = Case(
+            lambda kind=kind: getattr(nn, f"{kind}Cell")(4, 3), cell(kind, states), (rows,),
+            lambda out: out[0] if isinstance(out, tuple) else out)
     attention = nn.MultiHeadAttention(6, 2)
     words = rng.normal(size=(2, 5, 6))
 

@@ -10,7 +10,7 @@ from layer_formulas import recurrent
 
 import weft as wf
 from weft.devices import get_device
-from weft.errors import ShapeError
+from weft.errors import DTypeError, ShapeError
 from weft.nn import GRU, LSTM, RNN
 from weft.transforms.tree import flatten
 
@@ -175,3 +175,46 @@ def test_relu_and_dropout_between_layers() -> None:
     assert (one != other).any()
     layer.eval()
     np.testing.assert_array_equal(np.asarray(layer(x)[0]), np.asarray(layer(x)[0]))
+
+
+def test_lengths_and_projections_are_checked() -> None:
+    x = wf.ones((4, 2, 3))
+    layer = LSTM(3, 5, proj_size=2, num_layers=2)
+    y, (h, c) = layer(x, lengths=[1, 4])
+    assert (y.shape, h.shape, c.shape) == ((4, 2, 2), (2, 2, 2), (2, 2, 5)) and not y.numpy()[1:, 0].any()
+    step = wf.jit(lambda x, n: layer(x, lengths=n)[0])
+    for n in ([1, 4], [3, 2], [0, 4]):
+        wf.eval(step(x, wf.array(n)))
+    assert step.traces == 1  # lengths are run-time values
+    np.testing.assert_array_equal(GRU(3, 4)(x[:, 0], lengths=4)[0].numpy().shape, (4, 4))
+    with pytest.raises(ValueError, match="lengths must be from 0 to 4"):
+        layer(x, lengths=[1, 5])
+    with pytest.raises(ShapeError, match=r"must be \(2,\), one per sequence"):
+        layer(x, lengths=[1, 2, 3])
+    with pytest.raises(DTypeError, match="lengths must be integers"):
+        layer(x, lengths=[1.0, 2.0])
+    with pytest.raises(ShapeError, match="proj_size"):
+        LSTM(3, 5, proj_size=5)
+    with pytest.raises(ShapeError, match=r"proj_size\) = \(2, 2, 2\)"):
+        layer(x, (wf.zeros((2, 2, 5)), wf.zeros((2, 2, 5))))
+
+
+def test_cells_make_the_layer() -> None:
+    x = np.random.default_rng().standard_normal((5, 2, 3)).astype(np.float32)
+    for kind, cell in (("RNN", wf.nn.RNNCell), ("LSTM", wf.nn.LSTMCell), ("GRU", wf.nn.GRUCell)):
+        layer, one = LAYERS[kind](3, 4), cell(None, 4)
+        state = one(wf.array(x[0]))
+        for name, p in one.parameters().items():
+            p[...] = layer.parameters()[f"{name}_l0"]
+        state = None
+        for row in x:
+            state = one(wf.array(row), state)
+        want = result(kind, layer(wf.array(x)))[1]
+        for a, b in zip(state if kind == "LSTM" else [state], want, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy()[0], rtol=1e-5, atol=1e-6)
+        alone = one(wf.array(x[0, 0]))
+        assert (alone[0] if kind == "LSTM" else alone).shape == (4,)
+        with pytest.raises(ShapeError, match="input_size = 3"):
+            one(wf.ones((2, 4)))
+        with pytest.raises(ShapeError, match="a state has shape"):
+            one(wf.ones((2, 3)), (wf.ones((3, 4)),) * 2 if kind == "LSTM" else wf.ones((3, 4)))

@@ -21,7 +21,18 @@ def scored_ctc(x: Any, **options: Any) -> Any:
     return wf.losses.ctc(wf.nn.log_softmax(x, 2), **options)
 
 
-OWN = {"scored_ctc": scored_ctc}
+def run_recurrent(name: str) -> Any:
+    """The layer, called with its states as arguments of their own."""
+    class Called(getattr(wf.nn, name)):  # type: ignore[misc]
+        def forward(self, x: Any, *states: Any, **options: Any) -> Any:
+            return super().forward(x, states[0] if len(states) == 1 else states, **options)
+
+    return Called
+
+
+OWN = {"scored_ctc": scored_ctc, **{
+    f"run_{name}{cell}": run_recurrent(f"{name}{cell}") for name in ("RNN", "LSTM", "GRU") for cell in ("", "Cell")
+}}
 
 
 def load(value: Any) -> Any:

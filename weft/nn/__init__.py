@@ -47,6 +47,7 @@ _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__i
     "quantized.linear": "QuantizedLinear",
     "quantized.model": "quantize_model",
     "recurrent": "GRU LSTM RNN",
+    "recurrent_cells": "GRUCell LSTMCell RNNCell",
     "reshape": "Flatten Reshape flatten",
     "resize": "Upsample interpolate",
     "rotary": "RotaryEmbedding rotary_embedding",

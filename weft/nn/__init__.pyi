@@ -75,6 +75,7 @@ from weft.nn.quantized.layers import QuantizedConv2d as QuantizedConv2d, Quantiz
 from weft.nn.quantized.linear import QuantizedLinear as QuantizedLinear
 from weft.nn.quantized.model import quantize_model as quantize_model
 from weft.nn.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
+from weft.nn.recurrent_cells import GRUCell as GRUCell, LSTMCell as LSTMCell, RNNCell as RNNCell
 from weft.nn.reshape import Flatten as Flatten, Reshape as Reshape, flatten as flatten
 from weft.nn.resize import Upsample as Upsample, interpolate as interpolate
 from weft.nn.rotary import RotaryEmbedding as RotaryEmbedding, rotary_embedding as rotary_embedding

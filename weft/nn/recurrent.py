@@ -10,15 +10,17 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array
-from weft.errors import ShapeError
-from weft.functions.creation.fill import asarray, zeros
+from weft.dtypes.api import is_integer
+from weft.errors import DTypeError, ShapeError, short
+from weft.functions.creation.fill import arange, asarray, zeros
 from weft.functions.elementwise.ufuncs import maximum, stop_gradient, tanh
+from weft.functions.indexing.where import where
 from weft.functions.shape.axes import concatenate, stack
 from weft.nn.dropout import check_probability, dropout
 from weft.nn.linear import linear, multiply
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.precision import current_precision
-from weft.nn.size_arguments import check_can_infer, extents
+from weft.nn.size_arguments import check_can_infer, extents, int_or_none
 from weft.process.docstrings import complete_docs
 from weft.runtime.cell import inside_trace, owning_trace, traces
 from weft.runtime.context import CONTEXT
@@ -55,6 +57,15 @@ def _lstm_step(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
     return _sigmoid(o) * tanh(c), c
 
 
+def _project_hidden(step: GateStep, weight: Array) -> GateStep:
+    """Return an LSTM step whose hidden state is multiplied by a matrix."""
+    def projected(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
+        h, c = step(state, x, weights, biases)
+        return _recur(h, weight), c
+
+    return projected
+
+
 def _gru_step(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
     (h,) = state
     r, z = (_sigmoid(a + linear(h, w)) for a, w in zip(x[:2], weights[:2], strict=True))
@@ -69,6 +80,7 @@ class _Recurrent(Module):
     gates = 1
     states = 1
     late_gates = 0  # number of last gates whose bias_hh is added inside the loop
+    proj_size = 0  # width of the hidden state if it is projected
 
     def __init__(
         self, input_size: int | None = None, hidden_size: int | None = None, num_layers: int = 1, bias: bool = True,
@@ -90,25 +102,43 @@ class _Recurrent(Module):
         (input_size,) = extents(type(self).__name__, input_size=width)
         self.input_size = input_size
         wide, limit = self.gates * self.hidden_size, self.hidden_size**-0.5
+        hidden = self._widths[0]
         for layer in range(self.num_layers):
-            width = input_size if layer == 0 else self.hidden_size * len(self._directions)
+            width = input_size if layer == 0 else hidden * len(self._directions)
             for direction in self._directions:
                 setattr(self, f"weight_ih_l{layer}{direction}", uniform_parameter((wide, width), limit))
-                setattr(self, f"weight_hh_l{layer}{direction}", uniform_parameter((wide, self.hidden_size), limit))
+                setattr(self, f"weight_hh_l{layer}{direction}", uniform_parameter((wide, hidden), limit))
                 for which in ("ih", "hh"):
                     name = f"bias_{which}_l{layer}{direction}"
                     setattr(self, name, uniform_parameter((wide,), limit) if self.has_bias else None)
+                if self.proj_size:
+                    projection = uniform_parameter((self.proj_size, self.hidden_size), limit)
+                    setattr(self, f"weight_hr_l{layer}{direction}", projection)
 
     @property
     def _directions(self) -> tuple[str, ...]:
         return ("", "_reverse") if self.bidirectional else ("",)
 
-    def _step(self) -> GateStep:
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        """The width of each state."""
+        return (self.proj_size or self.hidden_size, self.hidden_size)[: self.states]
+
+    def _step(self, name: str) -> GateStep:
         raise TypeError(f"{type(self).__name__} has no step")
 
-    def forward(self, x: Any, h0: Any = None) -> tuple[Array, Any]:
-        """Return (output of every step, final state of every layer and direction)."""
-        y, (h,) = self._forward(x, None if h0 is None else (h0,))
+    def forward(self, x: Any, h0: Any = None, lengths: Any = None) -> tuple[Array, Any]:
+        """Return (output of every step, final state of every layer and direction).
+
+        Parameters
+        ----------
+        x : (steps, batch, input_size), (batch, steps, input_size) with ``batch_first``, or (steps, input_size)
+        h0 : (layers * directions, batch, hidden_size), optional; zeros by default
+        lengths : (batch,) integers, optional
+            The number of steps of each sequence. Outputs after them are 0, the final state is that of the last step, and the
+            second direction begins there: as with PyTorch's packed sequences, in any order.
+        """
+        y, (h,) = self._forward(x, None if h0 is None else (h0,), lengths)
         return y, h
 
     def reset_state(self) -> None:
@@ -117,7 +147,7 @@ class _Recurrent(Module):
             CONTEXT.trace.forgetful.add(id(self))
         self.hidden = self.cell = None
 
-    def _forward(self, x: Any, initial: State | None) -> tuple[Array, State]:
+    def _forward(self, x: Any, initial: State | None, lengths: Any = None) -> tuple[Array, State]:
         name = type(self).__name__
         x = asarray(x)
         is_single = x.ndim == 2
@@ -134,6 +164,7 @@ class _Recurrent(Module):
         elif self.batch_first:
             x = x.swapaxes(0, 1)
         start = self._initial_states(initial, x.shape[1], is_single)
+        inside = None if lengths is None else self._find_steps(lengths, x.shape[0], x.shape[1], is_single)
         last: list[State] = []
         for layer in range(self.num_layers):
             if layer and self.dropout:
@@ -142,7 +173,7 @@ class _Recurrent(Module):
             for direction in self._directions:
                 k = len(last)
                 own_start = None if start is None else tuple([s[k] for s in start])
-                y, state = self._layer(x, f"l{layer}{direction}", own_start, direction != "")
+                y, state = self._layer(x, f"l{layer}{direction}", own_start, direction != "", inside)
                 parts.append(y)
                 last.append(state)
             x = parts[0] if len(parts) == 1 else concatenate(parts, axis=2)
@@ -152,6 +183,17 @@ class _Recurrent(Module):
         if is_single:
             return x[:, 0], tuple([s[:, 0] for s in states])
         return x.swapaxes(0, 1) if self.batch_first else x, states
+
+    def _find_steps(self, lengths: Any, steps: int, batch: int, is_single: bool) -> Array:
+        """Return whether each step is one of its sequence: bools of shape (steps, batch, 1)."""
+        name, counts = type(self).__name__, asarray(lengths)
+        if not is_integer(counts.dtype):
+            raise DTypeError(f"{name}: lengths must be integers, not {counts.dtype}")
+        if counts.shape != (batch,) and not (is_single and counts.shape == ()):
+            raise ShapeError(f"{name}: lengths has shape {counts.shape}, but must be ({batch},), one per sequence")
+        if counts.node.value is not None and counts.size and not (0 <= int(counts.min()) and int(counts.max()) <= steps):
+            raise ValueError(f"{name}: lengths must be from 0 to {steps}, the steps of x, not {counts.tolist()}")
+        return (arange(steps)[:, None] < counts.reshape((1, batch)))[..., None]
 
     def _keep_states(self, states: State) -> None:
         """Store the states for the next batch.
@@ -175,16 +217,19 @@ class _Recurrent(Module):
         if states is None:
             return None
         states = tuple([asarray(s)[:, None] if is_single else asarray(s) for s in states])
-        expected = (self.num_layers * len(self._directions), batch, self.hidden_size)
-        for s in states:
+        for s, width in zip(states, self._widths, strict=True):
+            expected = (self.num_layers * len(self._directions), batch, width)
             if tuple(s.shape) != expected:
+                kind = "proj_size" if width == self.proj_size and s is states[0] else "hidden_size"
                 raise ShapeError(
                     f"{type(self).__name__}: a state has shape {tuple(s.shape)}, but must be (layers * directions, batch, "
-                    f"hidden_size) = {expected}" + ("; reset_state() drops the stored state" if self.stateful else "")
+                    f"{kind}) = {expected}" + ("; reset_state() drops the stored state" if self.stateful else "")
                 )
         return states
 
-    def _layer(self, x: Array, name: str, start: State | None, reverse: bool) -> tuple[Array, State]:
+    def _layer(
+        self, x: Array, name: str, start: State | None, reverse: bool, inside: Array | None = None,
+    ) -> tuple[Array, State]:
         w_ih, w_hh, b_ih, b_hh = (self._gates(f"{part}_{name}") for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
         early_gates = self.gates - self.late_gates
         if self.has_bias:
@@ -192,16 +237,23 @@ class _Recurrent(Module):
         if (chosen := current_precision()) is not None:
             w_hh = tuple([chosen.round_weight(w) for w in w_hh])
         gates = tuple([linear(x, w, b) for w, b in zip(w_ih, b_ih, strict=True)])
-        step = self._step()
+        step = self._step(name)
         if start is None:
-            start = tuple([zeros((x.shape[1], self.hidden_size), dtype=gates[0].dtype)] * self.states)
+            start = tuple([zeros((x.shape[1], width), dtype=gates[0].dtype) for width in self._widths])
         start = tuple([s if s.dtype == gates[0].dtype else s.astype(gates[0].dtype) for s in start])
 
         def one(state: State, g: Gates) -> tuple[State, Array]:
             state = step(state, g, w_hh, b_hh)
             return state, state[0]
 
-        state, y = scan(one, start, gates, reverse=reverse)
+        def one_if_inside(state: State, at: tuple[Gates, Array]) -> tuple[State, Array]:
+            moved, is_inside = step(state, at[0], w_hh, b_hh), at[1]
+            return tuple([where(is_inside, a, b) for a, b in zip(moved, state, strict=True)]), where(is_inside, moved[0], 0)
+
+        if inside is None:
+            state, y = scan(one, start, gates, reverse=reverse)
+        else:
+            state, y = scan(one_if_inside, start, (gates, inside), reverse=reverse)
         return y, state
 
     def _gates(self, name: str) -> Gates:
@@ -212,6 +264,9 @@ class _Recurrent(Module):
 
 class RNN(_Recurrent):
     """Compute ``h = tanh(W_ih x + b_ih + W_hh h + b_hh)`` for each step; each layer and direction is one native loop.
+
+    Called with x, and optionally a state and ``lengths`` (batch,), the number of steps of each sequence. Outputs after them are
+    0, the final state is that of the last step, and the second direction begins there, as with PyTorch's packed sequences.
 
     Parameters
     ----------
@@ -227,8 +282,8 @@ class RNN(_Recurrent):
 
     Raises
     ------
-    ShapeError, ValueError
-        A size is not positive; x or the state does not fit; ``dropout`` or ``nonlinearity`` is out of range.
+    ShapeError, ValueError, DTypeError
+        A size is not positive; x, the state or ``lengths`` do not fit; ``dropout`` or ``nonlinearity`` is out of range.
     TraceError
         The first batch is inside jit or grad, and ``input_size`` was left out.
 
@@ -246,17 +301,22 @@ class RNN(_Recurrent):
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, stateful)
         self.nonlinearity = nonlinearity
 
-    def _step(self) -> GateStep:
+    def _step(self, name: str) -> GateStep:
         return _rnn_step(self.nonlinearity)
 
 
 class LSTM(_Recurrent):
     """Long short-term memory; gates in the order input, forget, cell, output. Hochreiter and Schmidhuber, 1997.
 
+    Parameters
+    ----------
+    proj_size : int
+        0, or the width, below ``hidden_size``, to which a matrix ``weight_hr`` reduces the hidden state. Sak et al., 2014.
+
     Raises
     ------
-    ShapeError, ValueError
-        A size is not positive; x or the state does not fit; ``dropout`` is out of range.
+    ShapeError, ValueError, DTypeError
+        A size is not positive; x, the state or ``lengths`` do not fit; ``dropout`` or ``proj_size`` is out of range.
     TypeError
         Called: the state is not a pair.
     TraceError
@@ -270,14 +330,37 @@ class LSTM(_Recurrent):
     gates = 4
     states = 2
 
-    def _step(self) -> GateStep:
-        return _lstm_step
+    def __init__(
+        self, input_size: int | None = None, hidden_size: int | None = None, num_layers: int = 1, bias: bool = True,
+        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, stateful: bool = False, proj_size: int = 0,
+    ) -> None:
+        name = "LSTM"
+        if (width := int_or_none(proj_size)) is None or width < 0 or (width and width >= (int_or_none(hidden_size) or 0)):
+            raise ShapeError(f"{name}: proj_size must be an int from 0 to hidden_size - 1, not {short(proj_size)}")
+        self.proj_size = width
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, stateful)
 
-    def forward(self, x: Any, state: tuple[Array, Array] | None = None) -> tuple[Array, tuple[Array, Array]]:
-        """Return (output of every step, (final hidden state, final cell state) of every layer and direction)."""
+    def _step(self, name: str) -> GateStep:
+        if not self.proj_size:
+            return _lstm_step
+        weight, chosen = self.__dict__[f"weight_hr_{name}"], current_precision()
+        return _project_hidden(_lstm_step, weight if chosen is None else chosen.round_weight(weight))
+
+    def forward(
+        self, x: Any, state: tuple[Array, Array] | None = None, lengths: Any = None,
+    ) -> tuple[Array, tuple[Array, Array]]:
+        """Return (output of every step, (final hidden state, final cell state) of every layer and direction).
+
+        Parameters
+        ----------
+        x : (steps, batch, input_size), (batch, steps, input_size) with ``batch_first``, or (steps, input_size)
+        state : pair of (layers * directions, batch, width of the hidden state) and (layers * directions, batch, hidden_size),
+            optional; zeros by default
+        lengths : (batch,) integers, optional; as in :class:`RNN`
+        """
         if state is not None and not (isinstance(state, tuple | list) and len(state) == 2):
             raise TypeError(f"LSTM: state must be a pair (hidden, cell), not {type(state).__name__}")
-        y, (h, c) = self._forward(x, None if state is None else tuple(state))
+        y, (h, c) = self._forward(x, None if state is None else tuple(state), lengths)
         return y, (h, c)
 
 
@@ -292,7 +375,7 @@ class GRU(_Recurrent):
     gates = 3
     late_gates = 1
 
-    def _step(self) -> GateStep:
+    def _step(self, name: str) -> GateStep:
         return _gru_step
 
 
