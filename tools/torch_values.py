@@ -60,12 +60,14 @@ class Writer:
         return {k: self.store(v) for k, v in value.items()} if isinstance(value, dict) else value
 
     def add(
-        self, call: str, theirs: Callable[..., Any], *arguments: Any, layer: Any = None, parameters: Any = None, **options: Any,
+        self, call: str, theirs: Callable[..., Any], *arguments: Any, layer: Any = None, parameters: Any = None,
+        buffers: Any = None, training: bool = True, **options: Any,
     ) -> None:
         """Record a call of weft's ``call`` with ``arguments`` and ``options``, whose result is ``theirs(*arguments)``.
 
         Gradients are those of the float arguments and of ``parameters``, of the sum of all results with the weights cos(0),
-        cos(1), ... With ``layer`` the call is that of a layer, made with these settings and filled with ``parameters``.
+        cos(1), ... With ``layer`` the call is that of a layer, made with these settings, and filled with ``parameters`` and
+        ``buffers``.
         """
         tensors = [torch.tensor(a) if isinstance(a, np.ndarray) else a for a in arguments]
         floats = [t.requires_grad_() for t in tensors if isinstance(t, torch.Tensor) and t.is_floating_point()]
@@ -78,7 +80,7 @@ class Writer:
         slopes = [torch.zeros_like(a) if g is None else g for g, a in zip(slopes, [*floats, *names.values()], strict=True)]
         self.cases.append(self.store({
             "call": call, "arguments": list(arguments), "options": options, "layer": layer, "parameters": names,
-            "results": results, "slopes": slopes[: len(floats)],
+            "buffers": buffers or {}, "training": training, "results": results, "slopes": slopes[: len(floats)],
             "parameter_slopes": dict(zip(names, slopes[len(floats):], strict=True)),
         }))
 
@@ -300,6 +302,25 @@ def recurrent(w: Writer) -> None:
           *states[: 2 if kind == "LSTM" else 1], layer=cell, parameters=one.named_parameters())
 
 
+def weight_norms(w: Writer) -> None:
+    norms = torch.nn.utils.parametrizations
+    kind, settings = pick(("Linear", (3, 4)), ("Conv2d", (2, 3, 2)), ("ConvTranspose2d", (2, 3, 2)))
+    x = normal(2, 3) if kind == "Linear" else normal(2, 2, 4, 3)
+    dim = pick(0, 1, None)
+    layer = norms.weight_norm(getattr(torch.nn, kind)(*settings, dtype=torch.float64), dim=dim)
+    g, v = layer.parametrizations.weight.original0, layer.parametrizations.weight.original1
+    w.add("make_weight_norm", filled(layer), x, layer={"kind": kind, "sizes": list(settings), "axis": dim},
+          parameters={"weight_g": g, "weight_v": v, "inner.bias": layer.bias})
+    layer = filled(getattr(torch.nn, kind)(*settings, dtype=torch.float64))
+    count = size(1, 3)
+    layer = norms.spectral_norm(layer, n_power_iterations=count).train(pick(True, False))
+    own = layer.parametrizations.weight
+    buffers = {"u": own[0]._u.clone(), "v": own[0]._v.clone()}
+    w.add("make_spectral_norm", layer, x, buffers=buffers, training=layer.training,
+          layer={"kind": kind, "sizes": list(settings), "n_power_iterations": count},
+          parameters={"weight": own.original, "inner.bias": layer.bias})
+
+
 def filled(layer: Any) -> Any:
     """Give a layer parameters that the file stores in few bytes."""
     with torch.no_grad():
@@ -311,6 +332,7 @@ def filled(layer: Any) -> Any:
 MAKERS: list[Callable[[Writer], None]] = [
     functions, class_losses, probability_losses, distance_losses, alignments, resizing, resizing, sampling, pooling, shuffling,
     attention, rotation, transformers, recurrent, recurrent,
+    weight_norms, weight_norms,
 ]
 
 

@@ -469,6 +469,7 @@ def module(g: Growth) -> str:
         f"wf.nn.PixelUnshuffle(1)({images})" if d == 2 else f"wf.nn.Flatten()({images})",
         f"wf.nn.GRU({e}, {n}, batch_first=True)({s})[0]",
         f"wf.nn.LSTM({e}, {n}, batch_first=True)({s})[0]", f"wf.nn.RNN({e}, {n}, batch_first=True, bidirectional=True)({s})[0]",
+        f"wf.nn.WeightNorm(wf.nn.Linear({last}, {n}))({x})", f"wf.nn.SpectralNorm(wf.nn.Linear({last}, {n}))({x})",
         f"wf.nn.GRUCell({e}, {n})({s}[0])", f"wf.nn.LSTMCell({e}, {n})({s}[0])[1]", f"wf.nn.RNNCell({e}, {n})({s}[0])",
         f"wf.nn.LSTM({e}, 3, batch_first=True, proj_size=2)({s}, lengths={g.input(g.shape(s)[:1], 'int64', 'index:2')})[0]",
         f"wf.nn.MultiHeadAttention(4, 2)({q}, {q}, {q})", f"wf.nn.RotaryEmbedding(4)({q})", f"wf.nn.rotary_embedding({q})",

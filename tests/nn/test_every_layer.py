@@ -269,6 +269,10 @@ def containers() -> dict[str, Case]:
             lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()),
             lambda training, p, x: np.tanh(x @ p["0.weight"].T + p["0.bias"]), (x,),
         ),
+        "WeightNorm": Case(
+            lambda: nn.WeightNorm(nn.Linear(4, 3)),
+            lambda training, p, x: x @ (p["weight_g"] * p["weight_v"] / np.linalg.norm(p["weight_v"], axis=1, keepdims=True)).T
+            + p["inner.bias"], (x,)),
         "Residual": Case(
             lambda: nn.Residual(nn.Linear(4, 4)), lambda training, p, x: x + x @ p["inner.weight"].T + p["inner.bias"], (x,)),
     }
@@ -368,7 +372,7 @@ def test_numpy_arrays_and_lists_are_taken(name: str) -> None:
 def test_every_layer_has_a_case() -> None:
     made = {n for n in nn.__all__ if isinstance(getattr(nn, n), type) and issubclass(getattr(nn, n), nn.Module)}
     made = {n for n in made if not n.startswith("Quantized")}  # in test_quantized_models.py
-    elsewhere = {"NeuralODE", "KeyValueCache"}  # in tests/ode and test_attention.py
+    elsewhere = {"NeuralODE", "KeyValueCache", "SpectralNorm"}  # in tests/ode, test_attention.py, test_weight_norms.py
     assert made - {"Module"} - elsewhere == CASES.keys()
 
 

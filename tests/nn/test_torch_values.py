@@ -30,7 +30,15 @@ def run_recurrent(name: str) -> Any:
     return Called
 
 
-OWN = {"scored_ctc": scored_ctc, **{
+def make_weight_norm(kind: str, sizes: list[int], axis: int | None) -> Any:
+    return wf.nn.WeightNorm(getattr(wf.nn, kind)(*sizes), axis=axis)
+
+
+def make_spectral_norm(kind: str, sizes: list[int], n_power_iterations: int) -> Any:
+    return wf.nn.SpectralNorm(getattr(wf.nn, kind)(*sizes), n_power_iterations=n_power_iterations)
+
+
+OWN = {"make_weight_norm": make_weight_norm, "make_spectral_norm": make_spectral_norm,"scored_ctc": scored_ctc, **{
     f"run_{name}{cell}": run_recurrent(f"{name}{cell}") for name in ("RNN", "LSTM", "GRU") for cell in ("", "Cell")
 }}
 
@@ -75,6 +83,7 @@ def test_as_pytorch(number: int) -> None:
         assert model.parameters().keys() == case["parameters"].keys()
         for name, a in model.parameters().items():
             a[...] = case["parameters"][name]
+        model.train(case["training"])
     arguments = case["arguments"]
     places = [k for k, a in enumerate(arguments) if isinstance(a, wf.Array) and a.dtype.kind == "f"]
 
@@ -86,6 +95,8 @@ def test_as_pytorch(number: int) -> None:
     is_trained = model is not None and bool(model.parameters())
     call = wf.grad(run, argnums=(*[0] * is_trained, *(k + 1 for k in places)), has_aux=True)
     for f in (call, wf.jit(call)) if number % 4 == 0 else (call,):
+        for name, a in case["buffers"].items():  # which a call may write
+            getattr(model, name)[...] = a
         slopes, results = f(model, *arguments)
         for got, want in zip(results, case["results"], strict=True):
             near(got, want, "result")

@@ -53,6 +53,7 @@ _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__i
     "rotary": "RotaryEmbedding rotary_embedding",
     "transformer": "TransformerDecoderLayer TransformerEncoderLayer",
     "unpooling": "MaxUnpool1d MaxUnpool2d MaxUnpool3d max_unpool1d max_unpool2d max_unpool3d",
+    "weight_norms": "SpectralNorm WeightNorm",
 }
 
 source_lines.part(__file__, "function")

@@ -86,3 +86,4 @@ from weft.nn.unpooling import (
     MaxUnpool1d as MaxUnpool1d, MaxUnpool2d as MaxUnpool2d, MaxUnpool3d as MaxUnpool3d, max_unpool1d as max_unpool1d,
     max_unpool2d as max_unpool2d, max_unpool3d as max_unpool3d,
 )
+from weft.nn.weight_norms import SpectralNorm as SpectralNorm, WeightNorm as WeightNorm
