@@ -41,8 +41,8 @@ class _Reparametrized(Module):
         object.__delattr__(inner, name)
 
     def _start(self, weight: Array) -> None:
-        """Create the parameters that give ``weight``."""
-        raise NotImplementedError
+        """Create the parameters that give ``weight``: by default itself."""
+        self.weight = weight
 
     def compute_weight(self) -> Array:
         """Return the weight that the inner layer gets."""
@@ -164,7 +164,7 @@ class SpectralNorm(_Reparametrized):
             raise ShapeError(f"SpectralNorm: a weight of shape {weight.shape} is no matrix")
         default = 1 if isinstance(self.inner, ConvTranspose2d) else 0
         self.axis = _check_axis(self, weight, default if self.axis is None else self.axis)
-        self.weight = weight
+        super()._start(weight)
         matrix = self._matrix()
         self.u, self.v = (self._normalise(random.normal(size=n).astype(matrix.dtype)) for n in matrix.shape)
         self._iterate(matrix, FIRST_ITERATIONS)

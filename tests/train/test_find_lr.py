@@ -1,0 +1,50 @@
+"""The search of a learning rate: its suggestion trains, and everything is as before afterwards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.errors import ShapeError
+
+
+def test_a_suggestion_trains_and_nothing_has_changed(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(300, 6))
+    y = (x @ rng.normal(size=6) > 0).astype("int32")
+    net = wf.nn.Sequential(wf.nn.Linear(None, 16), wf.nn.BatchNorm1d(16), wf.nn.ReLU(), wf.nn.Dropout(0.1), wf.nn.Linear(16, 2))
+    net(wf.array(x[:4].astype("float32")))
+    net.eval()
+    before = {n: a.numpy().copy() for n, a in net.arrays().items()}
+    wf.random.seed(3)
+    want = wf.random.uniform(size=4).numpy()
+    wf.random.seed(3)
+    optimizer = wf.optim.Adam()
+    found = wf.train.find_lr(net, x, y, optimizer=optimizer, steps=60)
+    assert not net.training and len(found.rates) == len(found.losses) > 10 and (np.diff(found.rates) > 0).all()
+    for name, a in net.arrays().items():
+        np.testing.assert_array_equal(a.numpy(), before[name], err_msg=name)
+    np.testing.assert_array_equal(wf.random.uniform(size=4).numpy(), want)
+    assert 1e-6 < found.suggestion < 1
+    history = wf.train.fit(net, x, y, optimizer=wf.optim.Adam(lr=found.suggestion), epochs=8, show=False)
+    assert history.loss[-1] < 0.9 * history.loss[0] and history.loss[-1] < 0.6
+    again = wf.train.find_lr(net, x, y, steps=20, seed=1)
+    np.testing.assert_array_equal(again.losses, wf.train.find_lr(net, x, y, steps=20, seed=1).losses)
+
+
+def test_rates_that_diverge_end_the_search() -> None:
+    x = np.random.default_rng().normal(size=(64, 3)).astype("float32")
+    net = wf.nn.Linear(3, 1)
+    found = wf.train.find_lr(net, x, x[:, :1] * 3, loss=wf.losses.mse, optimizer=wf.optim.SGD(lr=0.1), most=1e6)
+    assert found.rates[-1] < 1e4 and 1e-4 < found.suggestion < 3
+    assert np.isfinite(found.losses).all()
+
+
+def test_refusals() -> None:
+    net, x = wf.nn.Linear(3, 1), np.ones((4, 3), "float32")
+    with pytest.raises(ValueError, match="least=1, most=0.1"):
+        wf.train.find_lr(net, x, x, least=1, most=0.1)
+    with pytest.raises(ShapeError, match="4 and 3"):
+        wf.train.find_lr(net, x, x[:3])
+    with pytest.raises(ValueError, match="used before"):
+        wf.train.find_lr(net, x, x, optimizer=wf.optim.Adam().init(net))
