@@ -130,6 +130,9 @@ MODULES: dict[str, dict[str, str]] = {
     "weft.data": {
         "DataLoader": "wf.data.Loader((x, y), batch_size)", "TensorDataset": "wf.data.Loader((x, y), batch_size)",
         "Dataset": "any iterable of batches (x, y), or a function that returns one", "mnist": "wf.data.load_mnist()",
+        "RandomCrop": "wf.data.random_crop(x, size, padding)", "RandomHorizontalFlip": "wf.data.random_flip(x)",
+        "RandomVerticalFlip": "wf.data.random_flip(x, axis=-2)", "RandomErasing": "wf.data.random_erasing(x)",
+        "MixUp": "wf.data.mixup(x, y, num_classes)",
     },
     "weft.random": {
         "PRNGKey": "wf.random.key(0)", "manual_seed": _SEEDED, "set_seed": _SEEDED,
@@ -137,6 +140,7 @@ MODULES: dict[str, dict[str, str]] = {
         "truncated_normal": "wf.clip(wf.random.normal(size=...), -2, 2)",
     },
     "weft.train": {
+        "lr_find": "wf.train.find_lr(model, x, y)", "LRFinder": "wf.train.find_lr(model, x, y)",
         "ModelCheckpoint": "checkpoint= of wf.train.fit, or wf.train.BestWeights(path=...)", "Trainer": "wf.train.fit",
         "evaluate": _EVALUATE, "train": _FIT, "CSVLogger": "wf.train.CSVLog",
     },
