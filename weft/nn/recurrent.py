@@ -334,9 +334,8 @@ class LSTM(_Recurrent):
         self, input_size: int | None = None, hidden_size: int | None = None, num_layers: int = 1, bias: bool = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, stateful: bool = False, proj_size: int = 0,
     ) -> None:
-        name = "LSTM"
         if (width := int_or_none(proj_size)) is None or width < 0 or (width and width >= (int_or_none(hidden_size) or 0)):
-            raise ShapeError(f"{name}: proj_size must be an int from 0 to hidden_size - 1, not {short(proj_size)}")
+            raise ShapeError(f"LSTM: proj_size must be an int from 0 to hidden_size - 1, not {short(proj_size)}")
         self.proj_size = width
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, stateful)
 

@@ -22,6 +22,8 @@ _ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"relu": relu, "gelu": gelu}
 
 
 class _TransformerLayer(Module):
+    parts = 2  # attentions, and the feed-forward network
+
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = "relu",
         layer_norm_eps: float = 1e-5, norm_first: bool = False, bias: bool = True,
@@ -43,8 +45,6 @@ class _TransformerLayer(Module):
             setattr(self, f"norm{k}", LayerNorm(self.d_model, layer_norm_eps, bias=bias))
         for k in range(1, self.parts + 1):
             setattr(self, f"dropout{k}", Dropout(dropout))
-
-    parts = 2  # attentions, and the feed-forward network
 
     def _add_attention(self, dropout: float) -> None:
         """Create the attention to another sequence."""
