@@ -270,8 +270,8 @@ def name_layer(error: Exception, module: ModuleTree) -> None:
 
 
 def explain_tuple(error: Exception, args: tuple[Any, ...]) -> None:
-    """Replace the error of a layer that was given a tuple by one that says how to take it apart."""
-    found = next((x for x in args if isinstance(x, tuple) and any(isinstance(a, Array) for a in x)), None)
+    """Replace the error of a layer whose input is a tuple by one that says how to take it apart; a state may be a tuple."""
+    found = next((x for x in args[:1] if isinstance(x, tuple) and any(isinstance(a, Array) for a in x)), None)
     if found is not None and "_layers" not in error.__dict__:
         error.args = (f"the input is a tuple of {len(found)}, as a recurrent layer returns: take it apart, y, state = layer(x)",)
 
