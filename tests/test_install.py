@@ -136,7 +136,7 @@ def test_wheel_and_sdist(built: tuple[Path, Path]) -> None:
     assert set(told.get_all("Provides-Extra", ())) == set(PROJECT["optional-dependencies"])
     with tarfile.open(sdist) as source:
         kept = {name.partition("/")[2] for name in source.getnames()}
-    assert {"CITATION.cff", "CHANGELOG.md", "LICENSE", "weft/data/digits/digits.csv.gz", "weft/py.typed"} <= kept
+    assert {"CITATION.cff", "CHANGELOG.md", "LICENSE", "weft/data/digits/digits.bytes.gz", "weft/py.typed"} <= kept
     assert not [name for name in kept if name.startswith("tests")]
 
 

@@ -111,8 +111,8 @@ def load_digits() -> Split:
     (1437, 1, 8, 8)
     """
     folder = resources.files("weft.data") / "digits"
-    text = gzip.decompress((folder / "digits.csv.gz").read_bytes()).decode()
-    table = np.loadtxt(text.splitlines(), delimiter=",", dtype=np.float32)
+    columns = np.frombuffer(gzip.decompress((folder / "digits.bytes.gz").read_bytes()), np.uint8).reshape(65, -1)
+    table = np.ascontiguousarray(columns.T, np.float32)
     test = np.zeros(len(table), bool)
     test[[int(row) for row in (folder / "test_rows.txt").read_text().split()]] = True
     x, y = table[:, :64].reshape(-1, 1, 8, 8) / np.float32(16), table[:, 64].astype(np.int32)
