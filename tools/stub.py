@@ -16,7 +16,7 @@ Written by ``python tools/stub.py`` from the lists there.
 # ruff: noqa: I001  one name a line would be 300 lines
 
 '''
-PACKAGES = ("nn", "optim", "ode", "dist")
+PACKAGES = ("nn", "optim", "ode", "dist", "io")
 TYPES = {
     "__array_api_version__": "str", "__version__": "str", **dict.fromkeys(("e", "euler_gamma", "inf", "nan"), "float"),
     "newaxis": "None", "pi": "float",
@@ -46,7 +46,7 @@ def stub() -> str:
 
 
 def stub_of(package: str) -> str:
-    """Return the stub of ``nn``, ``optim``, ``ode`` or ``dist``. A name that is a file is public itself."""
+    """Return the stub of a package. A name that is a file is public itself."""
     files = {"init": "init", **wf.nn._NAMES} if package == "nn" else getattr(wf, package)._NAMES
     rooms = [(f"weft.{package}" if file == names else f"weft.{package}.{file}", names.split()) for file, names in files.items()]
     return _file(f"wf.{package}", "from its files", [line(room, names) for room, names in rooms])

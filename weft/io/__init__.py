@@ -1,5 +1,11 @@
-"""Weight files under the names users look for: ``weft.nn.weights`` has the code."""
+"""Files of weights and of models."""
 
-from weft.nn.weights import load, load_into, save
+from weft.process.lazy_names import load_on_use
 
-__all__ = ["load", "load_into", "save"]
+_NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__init__.pyi``
+    "onnx.load": "load_onnx",
+    "onnx.save": "save_onnx",
+    "weights": "load load_into save",
+}
+
+__all__ = sorted(load_on_use(__name__, _NAMES))

@@ -1,0 +1,1 @@
+"""ONNX files: ``load_onnx`` and ``save_onnx``."""
