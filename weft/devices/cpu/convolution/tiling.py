@@ -9,6 +9,9 @@ from math import prod
 from weft.devices.cpu.emit.isa import ISA
 from weft.kernel.convolution import Conv, coefficient
 
+IMAGE_BLOCK = 0.4  # largest copy of an image block, in L2 caches, ...
+LARGE_IMAGE_BLOCK = 1.4  # ... and if the weights are larger than LARGE_WEIGHTS L2 caches
+LARGE_WEIGHTS = 6
 MAX_SPREAD_PHASES = 12  # up to this many phases the image is copied once for each tap of the last window
 
 
@@ -185,7 +188,10 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
     extents = tuple(w.pixel.extent for w in windows)
     if joinable and len(windows) == 2 and readable_in_place(conv, size):
         return _plan_in_place(conv, isa, lanes)
-    budget = max(isa.l2 * 2 // 5, 64 * 1024) // size
+    weight_bytes = filters * conv.chan.extent * prod(w.tap.extent for w in windows) * size
+    # Each block reads all weights. Beyond the L2 cache this costs more than image blocks that exceed it.
+    caches = LARGE_IMAGE_BLOCK if weight_bytes > LARGE_WEIGHTS * isa.l2 else IMAGE_BLOCK
+    budget = max(int(isa.l2 * caches), 64 * 1024) // size
     spread = joinable and len(windows) == 2 and conv.chan.extent * windows[-1].tap.extent <= MAX_SPREAD_PHASES
 
     def block(images: int, rows: int) -> ImageLayout:
