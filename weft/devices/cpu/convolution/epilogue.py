@@ -16,8 +16,10 @@ from weft.devices.cpu.emit.tally import Tallies
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.expressions import access_values, iterate_values, walk
-from weft.kernel.ir import Access, Axis, Kernel, Reduction, Stage, Store
-from weft.kernel.stages import Epilogue
+from weft.kernel.ir import Access, Axis, Kernel, Reduction, Stage, Store, size_of
+from weft.kernel.stages import Epilogue, join_axes
+
+JOINED_AXIS_ID = 1 << 30  # the id of the axis that stands for several joined ones
 
 
 class ConvolutionPart:
@@ -130,6 +132,38 @@ class Stores:
             self.emit(axes, along, whole, last, along.extent - whole, outer)
         outer.lines.extend(f.lines)
         f.lines = outer.lines
+
+
+class ColumnStores:
+    """The stores of a weight gradient inside one function, filter by filter, over columns (channel, tap).
+
+    Create it at the function's start; call ``end`` at the function's end.
+    """
+
+    def __init__(self, f: Function, part: ConvolutionPart, conv: Conv, number: Number) -> None:
+        self.f, self.number = f, number
+        self.columns = (conv.free, *(w.tap for w in conv.windows))
+        self.joined = Axis(JOINED_AXIS_ID, size_of(self.columns))
+        self.together = join_axes((conv.contraction.stores, part.tallies.tallies), self.columns, self.joined)
+        self.stores = Stores(f, part, conv, number, self.together)
+
+    def emit(self, axes: dict[Axis, str], row: str) -> None:
+        """Emit all stores of one filter; ``row``: address of the sums of all columns, padded to vectors."""
+        if self.together is not None:
+            self.stores.row(axes, self.joined, row)
+        else:
+            self._nest(dict(axes), self.columns, row)
+
+    def _nest(self, axes: dict[Axis, str], columns: tuple[Axis, ...], at: str) -> None:
+        if len(columns) == 1:
+            self.stores.row(axes, columns[0], at)
+            return
+        with self.f.loop(0, columns[0].extent) as i:
+            axes[columns[0]] = i
+            self._nest(axes, columns[1:], self.f.offset(at, self.f.mul(i, size_of(columns[1:]) * self.number.size)))
+
+    def end(self) -> None:
+        self.stores.end()
 
 
 class Fill(ConvolutionPart):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from math import prod
 
-from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Stores
+from weft.devices.cpu.convolution.epilogue import JOINED_AXIS_ID, ConvolutionPart, Stores
 from weft.devices.cpu.convolution.pack import pack_image, pack_weights
 from weft.devices.cpu.convolution.tile import Number, PixelTile, accumulate, pixel_tile
 from weft.devices.cpu.convolution.tiling import make_plan
@@ -25,7 +25,6 @@ from weft.kernel.stages import join_axes, work
 from weft.kernel.summation import contraction_order
 
 MAX_SERIAL_FLOPS = 8e5  # up to this work the calling thread runs all chunks
-JOINED_AXIS_ID = 1 << 30  # the id of the axis that stands for all pixels of an image
 MAX_DIRECT_INSTRUCTIONS = 24  # stores of up to this many instructions are part of each tile's function
 MAX_CACHED_WEIGHTS_SUM = 64  # up to this many summed elements the weights of a panel stay in the cache, else a tile's pixels
 MIN_PARALLEL_WEIGHTS = 1 << 16  # weights above which packing runs in parallel

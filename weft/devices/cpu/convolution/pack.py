@@ -64,28 +64,30 @@ def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: s
 
 def pack_image(
     part: ConvolutionPart, f: Function, layout: ImageLayout, source: str, target: str, axes: tuple[Axis, Axis], first: str,
-    inners: str, row0: str,
+    inners: str, row0: str | int, conv: Conv | None = None,
 ) -> None:
     """Emit a copy of a block as [outer][phase][inner][row]..., with zeros outside the image.
 
     source: first element of the group in the image. axes: outer and inner, the channel and image axes (exchanged when pixels
-    are summed). The block has ``inners`` images from ``first`` on, and rows from ``row0`` on.
+    are summed). The block has ``inners`` images from ``first`` on, and rows from ``row0`` on. conv: that of ``layout``, if it is
+    not the part's.
     """
+    conv = conv or part.conv
     for index in range(len(layout.phases)):
         if len(layout.phases) <= MAX_INLINE_PHASES:
-            _pack_phase(f, part.conv, layout, part.number, index, source, target, axes, first, inners, row0)
+            _pack_phase(f, conv, layout, part.number, index, source, target, axes, first, inners, row0)
             continue
         name = part.name(f"{index}.copy")  # similar functions are merged later
-        values = {"%first": first, "%inners": inners, "%row0": row0, "%outer0": 0}
+        values: dict[str, str | int] = {"%first": first, "%inners": inners, "%row0": row0, "%outer0": 0}
         numbers = ", ".join(f"i64 {v}" for v in values)
         g = part.module.function(f"define internal void {name}(ptr %source, ptr %target, {numbers})")
-        _pack_phase(g, part.conv, layout, part.number, index, "%source", "%target", axes, *values)
+        _pack_phase(g, conv, layout, part.number, index, "%source", "%target", axes, *values)
         f.do(f"call void {name}(ptr {source}, ptr {target}, {', '.join(f'i64 {v}' for v in values.values())})")
 
 
 def _pack_phase(
     f: Function, conv: Conv, layout: ImageLayout, number: Number, index: int, source: str, target: str,
-    axes: tuple[Axis, Axis], first: str, inners: str, row0: str, outer0: str | int = 0,
+    axes: tuple[Axis, Axis], first: str, inners: str, row0: str | int, outer0: str | int = 0,
 ) -> None:
     image, flat, windows, phase, (outer, inner) = conv.image.buffer, conv.image.flat(), conv.windows, layout.phases[index], axes
     width, size = image.dtype.bytes, number.size
@@ -236,6 +238,17 @@ def zero_groups(f: Function, number: Number, pointer: str, start: str, end: str)
     for lanes, first, last in _vector_ranges(f, number, start, end):
         with f.loop(first, last, lanes * number.size) as at:
             f.store(f"<{lanes} x {number.type}>", "zeroinitializer", f.offset(pointer, at), number.size)
+
+
+def add_and_clear(f: Function, number: Number, total: str, part: str, start: str, end: str) -> None:
+    """Emit ``total += part`` and ``part = 0`` between two byte offsets, a multiple of 16 bytes apart."""
+    size = number.size
+    for lanes, first, last in _vector_ranges(f, number, start, end):
+        vector = f"<{lanes} x {number.type}>"
+        with f.loop(first, last, lanes * size) as at:
+            here, more = f.offset(total, at), f.offset(part, at)
+            f.store(vector, f.let(f"fadd {vector} {f.load(vector, here, size)}, {f.load(vector, more, size)}"), here, size)
+            f.store(vector, "zeroinitializer", more, size)
 
 
 def all_finite(f: Function, module: Module, number: Number, pointer: str, start: str, end: str) -> str:

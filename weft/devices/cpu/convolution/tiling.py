@@ -46,8 +46,11 @@ class ImageLayout:
         return 1 + sum((n - 1) * s for n, s in list(zip(sizes, steps, strict=True))[len(sizes) - levels :])
 
 
-def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = False) -> ImageLayout:
-    """Return the layout of a copied block of ``images`` images and ``rows`` rows, with elements of ``size`` bytes."""
+def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = False, overlapping: bool = True) -> ImageLayout:
+    """Return the layout of a copied block of ``images`` images and ``rows`` rows, with elements of ``size`` bytes.
+
+    overlapping: whether rows may overlap. If so, the last row exceeds its plane.
+    """
     windows = conv.windows
     last = windows[-1]
     choices = [[w.shift(t) for t in range(w.tap.extent)] for w in windows]
@@ -59,7 +62,7 @@ def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = Fa
     extents[0] = rows + windows[0].trailing_pixels
     if spread:
         extents[-1] = last.pixel.extent
-    overlap = extents[-1] - last.pixel.extent
+    overlap = extents[-1] - last.pixel.extent if overlapping else 0
     for phase in phases:
         lo, hi = phase_bounds(last.valid, phase[-1], last.stride)
         overlap = max(0, min(overlap, lo, extents[-1] - hi))
