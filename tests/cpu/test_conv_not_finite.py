@@ -1,6 +1,7 @@
 """Random convolutions in every direction and by every generator: values, and infinities and NaNs at random places.
 
-They reach the sums that see them, and no others. Two orders of the chunks give the same bits.
+They reach the sums that see them, and no others. Two orders of the chunks give the same bits, and vectors of filters give those
+of vectors of pixels.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from conv_cases import Native, conv_reference, forward, weight_gradient, weight_reference
+from conv_cases import Native, conv_reference, force_filter_vectors, forward, weight_gradient, weight_reference
 from harness import isas
 
 from weft.devices.cpu.convolution import conv, filter_weights
@@ -70,12 +71,19 @@ def sums(direction: str, x: np.ndarray, w: np.ndarray, kernel_size: tuple, how: 
         return conv_reference(x, w.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1] if direction == "input" else w, *how)
 
 
-@pytest.mark.drawn(9)
+@pytest.mark.drawn(11)
 @pytest.mark.parametrize("isa", isas())
-@pytest.mark.parametrize("direction", ["forward", "dot", "weights", "input", "filters", "dot filters"])
+@pytest.mark.parametrize(
+    "direction", ["forward", "dot", "weights", "input", "filters", "dot filters", "forward vectors", "input vectors"]
+)
 def test_only_what_sees_them(direction: str, isa: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = set()
-    if direction in GENERATORS:
+    expected = ""
+    vectors = direction.endswith(" vectors")
+    if vectors:
+        direction = direction.removesuffix(" vectors")
+        expected = "convolution filter vectors"
+    elif direction in GENERATORS:
+        expected = GENERATORS[direction].path or "convolution weights"
         monkeypatch.setattr(conv, "choose_driver", lambda *_: GENERATORS[direction])
     for number in range(14):
         cut_finely(monkeypatch, rng)
@@ -86,9 +94,13 @@ def test_only_what_sees_them(direction: str, isa: str, rng: np.random.Generator,
             kernel = weight_gradient(*sizes, stride, padding, dilation, groups, dtype)
         else:
             kernel = forward(*sizes, *how, dtype=dtype, flip=direction == "input", dot=direction.startswith("dot"))
-        generated = conv.generate_conv(kernel, isas()[isa])
-        paths.update(generated.paths)
+        with monkeypatch.context() as patch:
+            if vectors:
+                force_filter_vectors(patch)
+            generated = conv.generate_conv(kernel, isas()[isa])
+        assert any(path.startswith(expected) for path in generated.paths)
         native = Native(kernel, generated, isa=isas()[isa])
+        other = Native(kernel, conv.generate_conv(kernel, isas()[isa]), isa=isas()[isa]) if vectors else native
         arrays = [rng.standard_normal(b.shape).astype(dtype) for b in kernel.inputs]
         scale = sums(direction, *(abs(a.astype(np.float64)) for a in arrays), sizes[5:], how)
         for counts in ((0, 0), (1, 0), (1, 0), (0, 1), (3, 0), (2, 2)):
@@ -98,12 +110,10 @@ def test_only_what_sees_them(direction: str, isa: str, rng: np.random.Generator,
             native.run([*given, got], backwards=bool(sum(counts) % 2))
             if counts == (0, 0):
                 again = np.empty_like(got)
-                native.run([*given, again], backwards=True)
+                other.run([*given, again], backwards=True)
                 assert again.tobytes() == got.tobytes()
             wide, told = got.astype(np.float64), (direction, number, sizes, how, dtype, counts)
             assert (np.isnan(wide) == np.isnan(want)).all(), told
             infinite, finite, smallest = np.isinf(want), np.isfinite(want), float(ml_dtypes.finfo(dtype).smallest_subnormal)
             assert (wide[infinite] == want[infinite]).all() and not np.isinf(wide[~infinite]).any(), told
             assert (abs(wide[finite] - want[finite]) <= BOUND[dtype.name] * scale[finite] + smallest).all(), told
-    if direction in GENERATORS:
-        assert ("convolution filter weights" in paths) == (GENERATORS[direction] is FilterGradient)

@@ -62,7 +62,7 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     for part in parts:
         module.took(part.path)
         part.generate(base)
-    merge_similar_functions(module, r"chunk|pack|copy|finish|run|tile[\d.]+")
+    merge_similar_functions(module, r"chunk|pack|copy|finish|run|tile[\d.]+|(?:turn|vectors)\d+")
     f = module.function(f"define void @{kernel.name}(ptr %args)")
     count_entry(module, f)
     for part in parts:

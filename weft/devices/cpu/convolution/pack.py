@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from weft.devices.cpu.convolution.epilogue import ConvolutionPart
 from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.convolution.tiling import ImageLayout, phase_bounds
 from weft.devices.cpu.emit.storage_formats import to_accumulator
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import memory_type, wide
+from weft.devices.cpu.product.pack import Packer
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Buffer
 
@@ -153,6 +156,44 @@ def pack_weights(f: Function, conv: Conv, number: Number, source: str, target: s
         f.store("ptr", f.offset(to, rows * size), cursor)
 
     nest([conv.chan, *(w.tap for w in conv.windows)], str(start))
+
+
+def pack_filter_vectors(
+    module: Module, name: str, f: Function, conv: Conv, number: Number, source: str, target: str, width: int, panel: str,
+    filters: int,
+) -> None:
+    """Emit a copy of one panel of ``filters`` filters as [channel][tap][filter], padded to vectors.
+
+    width: filters of a whole panel. name: of a function that is emitted for the copies. Taps may lie backwards in the source.
+    """
+    buffer, flat = conv.weights.buffer, conv.weights.flat()
+    nbytes, pitch = buffer.dtype.bytes, -(-filters // number.lanes) * number.lanes
+    axes = [conv.chan, *(w.tap for w in conv.windows)]
+    axes = [a for a in axes if a.extent > 1] or axes[-1:]
+    steps = [coefficient(flat, a) for a in axes]
+    start = f.add(f.mul(panel, width * coefficient(flat, conv.filters)), flat.const)
+    joined = len(axes) - 1  # axes from this one on are evenly spaced
+    while joined and steps[joined - 1] == steps[joined] * axes[joined].extent:
+        joined -= 1
+    run = prod(a.extent for a in axes[joined:])
+    back = steps[-1] < 0
+    if back:  # read forwards, written backwards
+        start, target = f.add(start, (run - 1) * steps[-1]), f.offset(target, (run - 1) * pitch * number.size)
+    packer = Packer(module, buffer.dtype, conv.contraction.accum, number.lanes)
+    packer.columns(name[1:], filters, coefficient(flat, conv.filters), abs(steps[-1]), -pitch if back else pitch)
+    cursor = f.local("ptr")
+    f.store("ptr", target, cursor)
+
+    def nest(depth: int, at: str) -> None:
+        if depth == joined:
+            to = f.load("ptr", cursor)
+            f.do(f"call void {name}(ptr {f.offset(source, f.mul(at, nbytes))}, ptr {to}, i64 {run})")
+            f.store("ptr", f.offset(to, run * pitch * number.size), cursor)
+            return
+        with f.loop(0, axes[depth].extent) as i:
+            nest(depth + 1, f.add(at, f.mul(i, steps[depth])))
+
+    nest(0, start)
 
 
 # ---- sums along pixels: values at the image copy's pixel positions, with zeros in between

@@ -46,7 +46,8 @@ class PixelTile:
     """A tile of mr filters x nv vectors of pixels. Its steps run over channels and taps; blocks of steps are added pairwise.
 
     vstep: elements from one vector of pixels to the next. taps: displacement of each tap in a channel's planes. Weights are
-    packed as [channel][tap][mr].
+    packed as [channel][tap][mr]. places: if there are any, the displacements of mr pixels; the tile then has nv vectors of
+    filters, and weights are packed as [channel][tap][nv * lanes].
     """
 
     mr: int
@@ -57,6 +58,7 @@ class PixelTile:
     taps: tuple[int, ...]
     block: int
     live: int = 0  # lanes of the last vector that may be read; 0: all
+    places: tuple[int, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -79,6 +81,7 @@ class _TileSum:
         f.store("ptr", pixels, self.px)
         f.store("ptr", weights, self.w)
         self.blocks = -(-tile.steps // tile.block)
+        self.weights = tile.nv * number.lanes if tile.places else tile.mr  # of one step
         width = number.lanes * number.size
         if self.blocks > 1:
             levels = f.local(f"[{pairwise.depth(self.blocks) * len(self.cells)} x {number.vector}]", width)
@@ -115,6 +118,9 @@ class _TileSum:
         f, number, tile = self.f, self.number, self.tile
         # The fence emits no instruction. LLVM moves no later load before it, which would spill registers.
         f.do('fence syncscope("singlethread") acq_rel')
+        if tile.places:
+            self._filter_step(now, px, w, at, wat)
+            return
         vectors = []
         for j in range(tile.nv):
             at_j = f.offset(px, (at + j * tile.vstep) * number.size)
@@ -125,6 +131,15 @@ class _TileSum:
             )
         for i in range(tile.mr):
             x = f.splat(number.type, f.load(number.type, f.offset(w, (wat + i) * number.size), number.size), number.lanes)
+            for j in range(tile.nv):
+                now[i][j] = self.module.fma(f, number.type, number.lanes, x, vectors[j], now[i][j])
+
+    def _filter_step(self, now: list[list[str]], px: str, w: str, at: int, wat: int) -> None:
+        f, number, tile = self.f, self.number, self.tile
+        places = [f.offset(w, (wat + j * number.lanes) * number.size) for j in range(tile.nv)]
+        vectors = [f.load(number.vector, place, number.size) for place in places]
+        for i, place in enumerate(tile.places):
+            x = f.splat(number.type, f.load(number.type, f.offset(px, (at + place) * number.size), number.size), number.lanes)
             for j in range(tile.nv):
                 now[i][j] = self.module.fma(f, number.type, number.lanes, x, vectors[j], now[i][j])
 
@@ -148,17 +163,17 @@ class _TileSum:
                 px = f.load("ptr", self.px)
                 with f.loop(0, len(firsts)) as g:
                     group_px, w = f.offset(px, f.load("i64", f.element(first, "i64", g))), f.load("ptr", self.w)
-                    self._steps([(group_px, w, more, t * tile.mr) for t, more in enumerate(inside)])
-                    f.store("ptr", f.offset(w, len(inside) * tile.mr * size), self.w)
+                    self._steps([(group_px, w, more, t * self.weights) for t, more in enumerate(inside)])
+                    f.store("ptr", f.offset(w, len(inside) * self.weights * size), self.w)
                 f.store("ptr", f.offset(px, tile.chan_pitch * size), self.px)
             return
 
         def turn(n: int) -> None:
             px, w = f.load("ptr", self.px), f.load("ptr", self.w)
             each = [(u, t) for u in range(n) for t in range(taps)]
-            self._steps([(px, w, u * tile.chan_pitch + tile.taps[t], (u * taps + t) * tile.mr) for u, t in each])
+            self._steps([(px, w, u * tile.chan_pitch + tile.taps[t], (u * taps + t) * self.weights) for u, t in each])
             f.store("ptr", f.offset(px, n * tile.chan_pitch * size), self.px)
-            f.store("ptr", f.offset(w, n * taps * tile.mr * size), self.w)
+            f.store("ptr", f.offset(w, n * taps * self.weights * size), self.w)
 
         unroll = max(1, min(tile.chans, MAX_UNROLL // 3 // taps))
         turns = f.let(f"udiv i64 {count}, {unroll}") if isinstance(count, str) else count // unroll
@@ -182,8 +197,8 @@ class _TileSum:
             chan = f.mul(f.let(f"udiv i64 {k}, {taps}"), tile.chan_pitch * size)
             px = f.offset(f.load("ptr", self.px), f.add(chan, f.load("i64", f.element(first, "i64", g))))
             w = f.load("ptr", self.w)
-            self._steps([(px, w, more, t * tile.mr) for t, more in enumerate(inside)])
-            f.store("ptr", f.offset(w, len(inside) * tile.mr * size), self.w)
+            self._steps([(px, w, more, t * self.weights) for t, more in enumerate(inside)])
+            f.store("ptr", f.offset(w, len(inside) * self.weights * size), self.w)
             end = f.add(k, len(inside))
             is_block_end = f.let(f"icmp eq i64 {f.let(f'urem i64 {end}, {tile.block}')}, 0")
             with f.when(f.let(f"or i1 {is_block_end}, {f.let(f'icmp eq i64 {end}, {tile.steps}')}")):
@@ -207,19 +222,24 @@ class _TileSum:
         return table, [t - taps[0] for t in taps[:group]], firsts
 
 
-def pixel_tile(module: Module, number: Number, kernel: str, tile: PixelTile, out_pitch: int) -> str:
+def pixel_tile(
+    module: Module, number: Number, kernel: str, tile: PixelTile, out_pitch: int, out_places: tuple[int, ...] = (),
+) -> str:
     """Emit ``void (ptr pixels, ptr weights, ptr out)``, which writes a tile to scratch at [mr][pixel]. Return its name.
+
+    out_places: for vectors of filters, the numbers of the pixels in [pixel][out_pitch].
 
     Phases of a kernel with equal tiles share one function.
     """
-    name = f"@{kernel}.tile{tile.mr}x{tile.nv}.{digest((number, tile, out_pitch))}"
+    name = f"@{kernel}.tile{tile.mr}x{tile.nv}.{digest((number, tile, out_pitch, out_places))}"
     if not module.once(name):
         return name
     f = module.function(f"define internal void {name}(ptr noalias %px, ptr noalias %w, ptr noalias %out)")
     accs = accumulate(f, module, number, tile, "%px", "%w")
-    for i, row in enumerate(accs):
-        for j, acc in enumerate(row):
-            at = f.offset("%out", (i * out_pitch + j * tile.vstep) * number.size)
+    for i, vectors in enumerate(accs):
+        for j, acc in enumerate(vectors):
+            row = out_places[i] if out_places else i
+            at = f.offset("%out", (row * out_pitch + j * tile.vstep) * number.size)
             f.store(number.vector, f.load(number.vector, acc), at, number.size)
     return name
 
