@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import llvmlite.binding as llvm
 import numpy as np
+import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
+from weft.devices.cpu.convolution import tiling
 from weft.devices.cpu.emit.isa import ISA, host_isa
 from weft.devices.cpu.emit.text import Generated
 from weft.dtypes.parse import parse_dtype
@@ -213,3 +216,11 @@ def weight_reference(
     view = windows(x, kh, kw, stride, padding, dilation)[:, :, : dy.shape[2], : dy.shape[3]]
     pairs = zip(np.split(view, groups, axis=1), np.split(dy.astype(np.float64), groups, axis=1), strict=True)
     return np.concatenate([np.einsum("nchwij,nohw->ocij", a, b) for a, b in pairs])
+
+
+def force_filter_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every forward convolution use vectors of filters."""
+    cheapest = tiling.choose_filter_tile
+    monkeypatch.setattr(tiling, "choose_filter_tile", lambda *given: replace(cheapest(*given), cost=-1.0))
+    monkeypatch.setattr(tiling, "MAX_SPREAD_PHASES", 0)
+    monkeypatch.setattr(tiling, "readable_in_place", lambda *_: False)

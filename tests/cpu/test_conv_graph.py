@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conv_cases import Native
+from conv_cases import Native, force_filter_vectors
 
+from weft.devices.cpu.convolution import conv, filter_weights
 from weft.devices.cpu.convolution.conv import generate_conv
 from weft.devices.cpu.emit.isa import host_isa
 from weft.devices.cpu.generate import generate
@@ -70,9 +71,14 @@ def _outputs(program: Program, natives: list[Native], arrays: list[np.ndarray]) 
     return [outputs[i] for i in range(len(outputs))]
 
 
-@pytest.mark.parametrize("what", ["forward", "to x", "to w"])
+@pytest.mark.parametrize("what", ["forward", "to x", "to w", "forward by filters", "to x by filters", "to w by filters"])
 @pytest.mark.parametrize("name", CASES)
-def test_directions(name: str, what: str, rng: np.random.Generator) -> None:
+def test_directions(name: str, what: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    if what.endswith(" by filters"):
+        what = what.removesuffix(" by filters")
+        force_filter_vectors(monkeypatch)
+        monkeypatch.setattr(conv, "is_efficient", lambda *_: True)
+        monkeypatch.setattr(filter_weights, "CHAIN", int(rng.choice((1, 5, 40, 200))))
     xs, ws, stride, padding, lhs, rhs, groups = CASES[name]
 
     def graph(dtype: type) -> Graph:

@@ -285,6 +285,8 @@ CONVOLUTIONS: dict[str, tuple[str, Callable[[random.Random, str], Case]]] = {
     "convolution": ("convolution", _convolution((2, 3, 9, 9), (8, 3, 3, 3), ", padding=1")),
     "direct": ("convolution direct", _convolution((1, 1, 7, 7), (2, 1, 3, 3), "")),
     "weights": ("convolution weights", _convolution((3, 2, 9, 9), (4, 2, 3, 3), ", padding=1", "1")),
+    "filter vectors": ("convolution filter vectors", _convolution((3, 16, 3, 3), (32, 16, 3, 3), ", padding=1")),
+    "filter weights": ("convolution filter weights", _convolution((3, 16, 7, 6), (16, 16, 3, 3), ", padding=1", "1")),
     "strided gradient": ("convolution fill", _convolution((2, 2, 9, 9), (3, 2, 1, 1), ", stride=2", "0")),
     "input gradient": ("", _convolution((2, 2, 9, 9), (3, 2, 3, 3), ", stride=2, padding=1", "0")),
     "tallied convolution": ("tallies", _tallied(_convolution((2, 3, 9, 9), (8, 3, 3, 3), ", padding=1"))),

@@ -1,8 +1,9 @@
-"""The entry point of the convolution generator: match each phase and choose its driver, forward or weight gradient."""
+"""The entry point of the convolution generator: match each phase and choose its driver, forward or one of weight gradients."""
 
 from __future__ import annotations
 
 from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Fill
+from weft.devices.cpu.convolution.filter_weights import FilterGradient, is_efficient
 from weft.devices.cpu.convolution.forward import Forward
 from weft.devices.cpu.convolution.weights import WeightGradient
 from weft.devices.cpu.emit.chunks import count_entry
@@ -10,9 +11,16 @@ from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.merge_similar import merge_similar_functions
 from weft.devices.cpu.emit.tally import emit_tally_stores
 from weft.devices.cpu.emit.text import Generated, Module
-from weft.kernel.convolution import match_conv
+from weft.kernel.convolution import Conv, match_conv
 from weft.kernel.ir import Kernel, Stage
 from weft.kernel.tallies import contraction_of, reduces_tallies, split_last_phase
+
+
+def choose_driver(conv: Conv, isa: ISA) -> type[Forward | WeightGradient | FilterGradient]:
+    """Return the generator of a convolution."""
+    if not conv.dot:
+        return Forward
+    return FilterGradient if is_efficient(conv, isa) else WeightGradient
 
 
 def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
@@ -43,7 +51,7 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
         conv = match_conv(found[0]) if found else None
         if found is None or conv is None:
             return None
-        driver = WeightGradient if conv.dot else Forward
+        driver = choose_driver(conv, isa)
         parts.append(driver(kernel, conv, isa, module, prefix, found[1]))
     if all(isinstance(part, Fill) for part in parts):
         return None
@@ -54,7 +62,7 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     for part in parts:
         module.took(part.path)
         part.generate(base)
-    merge_similar_functions(module, r"chunk|pack|copy|finish|run|tile[\d.]+")
+    merge_similar_functions(module, r"chunk|pack|copy|finish|run|tile[\d.]+|(?:turn|vectors)\d+")
     f = module.function(f"define void @{kernel.name}(ptr %args)")
     count_entry(module, f)
     for part in parts:

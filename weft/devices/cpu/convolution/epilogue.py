@@ -7,7 +7,7 @@ from dataclasses import replace
 from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.emit.affine import first_mask
 from weft.devices.cpu.emit.check import record_slot
-from weft.devices.cpu.emit.chunks import run_chunks
+from weft.devices.cpu.emit.chunks import divide_all, run_chunks, share
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, key_of
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.ops import Ops
@@ -16,8 +16,12 @@ from weft.devices.cpu.emit.tally import Tallies
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.expressions import access_values, iterate_values, walk
-from weft.kernel.ir import Access, Axis, Kernel, Reduction, Stage, Store
-from weft.kernel.stages import Epilogue
+from weft.kernel.ir import Access, Axis, Kernel, Reduction, Stage, Store, size_of
+from weft.kernel.stages import Epilogue, join_axes
+
+FILL_CHUNKS = 16  # aimed number of chunks of a Fill
+MIN_PARALLEL_FILL = 1 << 15  # elements above which a Fill runs in parallel
+JOINED_AXIS_ID = 1 << 30  # the id of the axis that stands for several joined ones
 
 
 class ConvolutionPart:
@@ -132,6 +136,38 @@ class Stores:
         f.lines = outer.lines
 
 
+class ColumnStores:
+    """The stores of a weight gradient inside one function, filter by filter, over columns (channel, tap).
+
+    Create it at the function's start; call ``end`` at the function's end.
+    """
+
+    def __init__(self, f: Function, part: ConvolutionPart, conv: Conv, number: Number) -> None:
+        self.f, self.number = f, number
+        self.columns = (conv.free, *(w.tap for w in conv.windows))
+        self.joined = Axis(JOINED_AXIS_ID, size_of(self.columns))
+        self.together = join_axes((conv.contraction.stores, part.tallies.tallies), self.columns, self.joined)
+        self.stores = Stores(f, part, conv, number, self.together)
+
+    def emit(self, axes: dict[Axis, str], row: str) -> None:
+        """Emit all stores of one filter; ``row``: address of the sums of all columns, padded to vectors."""
+        if self.together is not None:
+            self.stores.row(axes, self.joined, row)
+        else:
+            self._nest(dict(axes), self.columns, row)
+
+    def _nest(self, axes: dict[Axis, str], columns: tuple[Axis, ...], at: str) -> None:
+        if len(columns) == 1:
+            self.stores.row(axes, columns[0], at)
+            return
+        with self.f.loop(0, columns[0].extent) as i:
+            axes[columns[0]] = i
+            self._nest(axes, columns[1:], self.f.offset(at, self.f.mul(i, size_of(columns[1:]) * self.number.size)))
+
+    def end(self) -> None:
+        self.stores.end()
+
+
 class Fill(ConvolutionPart):
     """A stage without reductions next to convolutions: the positions of a strided gradient that no tap reaches."""
 
@@ -140,11 +176,19 @@ class Fill(ConvolutionPart):
     def __init__(self, kernel: Kernel, stage: Stage, isa: ISA, module: Module, prefix: str) -> None:
         super().__init__(kernel, isa, module, prefix, stage.reductions, isa.lanes(4))
         self.stage = stage
-        self.storing = 1
+        self.axes = stage.axes
+        if stage.stores:  # in the order of the result in memory
+            flat = stage.stores[0].access.flat()
+            self.axes = tuple(sorted(stage.axes, key=lambda axis: -abs(coefficient(flat, axis))))
+        outer = 0
+        while outer < len(self.axes) - 1 and size_of(self.axes[:outer]) < FILL_CHUNKS:
+            outer += 1
+        self.outer = self.axes[:outer]
+        self.units = size_of(self.outer)
+        self.storing = min(self.units, FILL_CHUNKS)
 
     def generate(self, base: int) -> None:
-        part, more = ("fill", ", i64 %chunk, i64 %worker") if self.tallies else ("run", "")
-        f = self.module.function(f"define internal void {self.name(part)}(ptr %args{more})")
+        f = self.module.function(f"define internal void {self.name('fill')}(ptr %args, i64 %chunk, i64 %worker)")
         env = self.env(f, self.stage.stores)
         cells = self.tallies.begin(f)
 
@@ -158,8 +202,10 @@ class Fill(ConvolutionPart):
             for store in self.stage.stores:
                 emit_store(f, self.module, self.isa, store, here)
 
-        nest(self.stage.axes, {})
+        start, end = share(f, "%chunk", self.units, self.storing)
+        with f.loop(start, end) as unit:
+            _, indices = divide_all(f, unit, [axis.extent for axis in self.outer])
+            nest(self.axes[len(self.outer) :], {axis.id: i for axis, i in zip(self.outer, indices, strict=True)})
         self.tallies.end(f, cells)
-        if self.tallies:
-            f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
-            self.run_storing(f, self.name(part), parallel=False)
+        f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
+        self.run_storing(f, self.name("fill"), size_of(self.axes) > MIN_PARALLEL_FILL)

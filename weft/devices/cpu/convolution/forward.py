@@ -1,31 +1,34 @@
-"""Forward convolution and input gradient: vectors of pixels times broadcast weights.
+"""Forward convolution and input gradient: vectors of pixels times broadcast weights, or vectors of filters times pixels.
 
 The work is divided into chunks: blocks of images and rows, and possibly groups of filter panels. A chunk copies its part of the
 image, with borders, to the worker's scratch (``tiling.ImageLayout``), so that each tap of a tile is one contiguous load at a
 constant displacement. A panel's sums go to a scratch plane, which the stores read row by row; if the stores are few, they read a
 tile's registers.
+
+Tiles of filter vectors waste nothing at the ends of rows. Their sums are turned from [pixel][filter] to a plane for each filter.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from math import prod
 
-from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Stores
-from weft.devices.cpu.convolution.pack import pack_image, pack_weights
+from weft.devices.cpu.convolution.epilogue import JOINED_AXIS_ID, ConvolutionPart, Stores
+from weft.devices.cpu.convolution.pack import pack_filter_vectors, pack_image, pack_weights
 from weft.devices.cpu.convolution.tile import Number, PixelTile, accumulate, pixel_tile
 from weft.devices.cpu.convolution.tiling import make_plan
 from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.emit import Level
 from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.product.pack import Packer
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Kernel, Reduction
 from weft.kernel.stages import join_axes, work
 from weft.kernel.summation import contraction_order
 
 MAX_SERIAL_FLOPS = 8e5  # up to this work the calling thread runs all chunks
-JOINED_AXIS_ID = 1 << 30  # the id of the axis that stands for all pixels of an image
 MAX_DIRECT_INSTRUCTIONS = 24  # stores of up to this many instructions are part of each tile's function
 MAX_CACHED_WEIGHTS_SUM = 64  # up to this many summed elements the weights of a panel stay in the cache, else a tile's pixels
 MIN_PARALLEL_WEIGHTS = 1 << 16  # weights above which packing runs in parallel
@@ -41,7 +44,7 @@ def emit_digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
 
 
 class Forward(ConvolutionPart):
-    """The generator of a convolution over vectors of pixels."""
+    """The generator of a convolution over vectors of pixels or of filters."""
 
     def __init__(
         self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str, tallies: tuple[Reduction, ...] = (),
@@ -50,9 +53,9 @@ class Forward(ConvolutionPart):
         super().__init__(kernel, isa, module, prefix, tallies, isa.lanes(accum.bytes))
         self.conv = conv
         self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
-        pixels = tuple(w.pixel for w in conv.windows)
-        self.joined_axis = Axis(JOINED_AXIS_ID, prod(p.extent for p in pixels))
-        self.joined_epilogue = join_axes((conv.contraction.stores, tallies), pixels, self.joined_axis)
+        axes = tuple(w.pixel for w in conv.windows)
+        self.joined_axis = Axis(JOINED_AXIS_ID, prod(axis.extent for axis in axes))
+        self.joined_epilogue = join_axes((conv.contraction.stores, tallies), axes, self.joined_axis)
         few = self.joined_epilogue is not None and work(self.joined_epilogue) <= MAX_DIRECT_INSTRUCTIONS
         self.plan = make_plan(conv, isa, accum.bytes, few)
         self.path = "convolution" + (" in place" if self.plan.in_place else "") + (" direct" if self.plan.direct else "")
@@ -69,6 +72,13 @@ class Forward(ConvolutionPart):
         self.image_bytes = 0 if self.plan.in_place else round_to_line((conv.chan.extent * layout.chan_pitch + slack) * size)
         self.out_pitch = round_to_line((layout.plane + slack) * size) // size + 64 // size
         self.worker = self.image_bytes + (0 if self.plan.direct else round_to_line(self.mr * self.out_pitch * size))
+        if tile.has_filter_vectors:
+            self.path = "convolution filter vectors"
+            lanes = self.number.lanes
+            vectors = -(-layout.images * prod(self.plan.pixels) // lanes)
+            self.turned = self.mr * vectors * lanes  # sums of a panel, behind which lie the planes that are made of them
+            self.out_pitch = (vectors | 1) * lanes + lanes
+            self.worker = self.image_bytes + round_to_line((self.turned + self.mr * self.out_pitch) * size)
         self.tiles: dict[int, str] = {}
         self.storing = conv.group.extent * self.plan.image_blocks * self.plan.row_blocks * self.plan.filter_groups
 
@@ -78,7 +88,7 @@ class Forward(ConvolutionPart):
         vstep = layout.pitches[-2] if plan.tile.levels == 0 else self.number.lanes
         if plan.direct:
             self._direct_tiles()
-        for rows in set() if plan.direct else {self.mr, self.last_rows}:
+        for rows in set() if plan.direct or plan.tile.has_filter_vectors else {self.mr, self.last_rows}:
             tile = PixelTile(rows, plan.tile.nv, vstep, self.conv.chan.extent, layout.chan_pitch, layout.taps, self.block)
             self.tiles[rows] = pixel_tile(self.module, self.number, self.kernel.name, tile, self.out_pitch)
         self._pack()
@@ -95,12 +105,18 @@ class Forward(ConvolutionPart):
         ragged = self.last_rows != self.mr
         for rows, compare in ((self.mr, "slt"), (self.last_rows, "eq")) if ragged else ((self.mr, ""),):
             with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")) if ragged else nullcontext():
-                pack_weights(f, conv, self.number, source, to, self.mr, panel, rows)
+                if self.plan.tile.has_filter_vectors:
+                    name = self.name(f"vectors{rows}")
+                    pack_filter_vectors(self.module, name, f, conv, self.number, source, to, self.mr, panel, rows)
+                else:
+                    pack_weights(f, conv, self.number, source, to, self.mr, panel, rows)
 
     def _emit_chunk(self) -> None:
         conv, plan, layout, number = self.conv, self.plan, self.plan.layout, self.number
         f = self.module.function(f"define internal void {self.name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
-        stores = None if plan.direct else Stores(f, self, conv, number)
+        rows_together = plan.tile.has_filter_vectors and plan.row_blocks == 1
+        joined = self.joined_epilogue if rows_together else None  # stores all pixels of an image
+        stores = None if plan.direct else Stores(f, self, conv, number, joined)
         radices = (conv.group.extent, plan.image_blocks, plan.row_blocks, plan.filter_groups)
         group, image_block, row_block, filter_group = emit_digits(f, "%chunk", radices)
         scratch = self.argument(f, self.scratch_slot)
@@ -128,17 +144,29 @@ class Forward(ConvolutionPart):
             ragged = self.last_rows != self.mr
             for tile_rows, compare in ((self.mr, "slt"), (self.last_rows, "eq")) if ragged else ((self.mr, "sle"),):
                 with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")):
-                    self._tiles(f, self.tiles[tile_rows], image, w, out, images, rows)
+                    if plan.tile.has_filter_vectors:
+                        self._filter_tiles(f, tile_rows, image, w, out, images, rows)
+                    else:
+                        self._tiles(f, self.tiles[tile_rows], image, w, out, images, rows)
             filter0 = f.mul(panel, self.mr)
             filters = f.minimum(f.let(f"sub i64 {conv.filters.extent}, {filter0}"), self.mr)
             assert stores is not None
             axes: dict[Axis, str] = {conv.group: group}
+            planes, pitches, image_pitch = out, layout.pitches, str(layout.image_pitch)
+            if plan.tile.has_filter_vectors:  # pixels are contiguous
+                planes = f.offset(out, self.turned * number.size)
+                pitches = tuple(prod(plan.pixels[d + 1 :]) for d in range(len(plan.pixels)))
+                image_pitch = f.mul(rows, pitches[0])
             with f.loop(0, filters) as i:
                 axes[conv.filters] = f.add(filter0, i)
-                plane = f.offset(out, f.mul(i, self.out_pitch * number.size))
+                plane = f.offset(planes, f.mul(i, self.out_pitch * number.size))
                 with f.loop(0, images) as n:
                     axes[conv.free] = f.add(first, n)
-                    self._rows(f, stores, axes, f.offset(plane, f.mul(n, layout.image_pitch * number.size)), 0, row0, rows)
+                    at = f.offset(plane, f.mul(f.mul(n, image_pitch), number.size))
+                    if joined is not None:
+                        stores.row(axes, self.joined_axis, at)
+                    else:
+                        self._rows(f, stores, axes, at, 0, row0, rows, pitches)
         assert stores is not None
         stores.end()
 
@@ -253,15 +281,75 @@ class Forward(ConvolutionPart):
 
         nest(0, 0)
 
-    def _rows(self, f: Function, stores: Stores, axes: dict[Axis, str], at: str, depth: int, row0: str, rows: str) -> None:
+    def _filter_tiles(self, f: Function, filters: int, image: str, weights: str, out: str, images: str, rows: str) -> None:
+        """Emit the tiles of filter vectors that cover a block's pixels, and the turn of their sums to planes."""
+        conv, plan, layout, number = self.conv, self.plan, self.plan.layout, self.number
+        size, lanes, (height, width) = number.size, number.lanes, plan.tile.block
+        nv = -(-filters // lanes)
+        last = len(conv.windows) - 1
+        steps, extents = [layout.image_pitch, *layout.pitches], [plan.layout.images, *plan.pixels]
+        total = conv.windows[0].pixel.extent
+        last_rows = total - (plan.row_blocks - 1) * layout.rows
+        heights = {r % height for r in ((layout.rows, last_rows) if last == 1 else (plan.pixels[-2],))} - {0}
+
+        def call(h: int, w: int, at: str | int, pixel: str | int) -> None:
+            cells = [(r, c) for r in range(h) for c in range(w)]
+            tile = PixelTile(
+                h * w, nv, lanes, conv.chan.extent, layout.chan_pitch, layout.taps, self.block,
+                places=tuple(r * layout.pitches[-2] + c * layout.pitches[-1] for r, c in cells),
+            )
+            places = tuple(r * plan.pixels[-1] + c for r, c in cells)
+            name = pixel_tile(self.module, number, self.kernel.name, tile, nv * lanes, places)
+            to = f.offset(out, f.mul(pixel, nv * lanes * size))
+            f.do(f"call void {name}(ptr {f.offset(image, f.mul(at, size))}, ptr {weights}, ptr {to})")
+
+        def row(h: int, at: str | int, pixel: str | int) -> None:
+            run = plan.pixels[-1]
+            whole = run // width * width
+            with f.loop(0, whole, width) if whole > width else nullcontext("0") as c:
+                call(h, width, f.add(at, f.mul(c, layout.pitches[-1])), f.add(pixel, c))
+            if run > whole:
+                call(h, run - whole, f.add(at, whole * layout.pitches[-1]), f.add(pixel, whole))
+
+        def nest(depth: int, at: str | int, pixel: str | int) -> None:
+            count: str | int = images if depth == 0 else rows if depth == 1 else extents[depth]
+            if depth == last:
+                inner = plan.pixels[-1]
+                whole = f.mul(f.let(f"udiv i64 {count}, {height}"), height)
+                with f.loop(0, whole, height) as r:
+                    row(height, f.add(at, f.mul(r, steps[depth])), f.add(pixel, f.mul(r, inner)))
+                left = f.let(f"sub i64 {count}, {whole}")
+                for h in sorted(heights):
+                    with f.when(f.let(f"icmp eq i64 {left}, {h}")):
+                        row(h, f.add(at, f.mul(whole, steps[depth])), f.add(pixel, f.mul(whole, inner)))
+                return
+            each: str | int = prod(extents[depth + 1 :]) if depth else f.mul(rows, prod(extents[2:]))
+            with f.loop(0, count) as i:
+                nest(depth + 1, f.add(at, f.mul(i, steps[depth])), f.add(pixel, f.mul(i, each)))
+
+        nest(0, 0, 0)
+        name = self.name(f"turn{filters}")
+        if self.module.once(name):
+            accum = conv.contraction.accum
+            Packer(self.module, accum, accum, lanes).columns(name[1:], lanes, nv * lanes, 1, self.out_pitch)
+        pixels = f.mul(f.mul(images, rows), prod(extents[2:]))
+        planes = f.offset(out, self.turned * size)
+        with f.loop(0, pixels, lanes) as pixel:
+            source, target = f.offset(out, f.mul(pixel, nv * lanes * size)), f.offset(planes, f.mul(pixel, size))
+            f.do(f"call void {name}(ptr {source}, ptr {target}, i64 {filters})")
+
+    def _rows(
+        self, f: Function, stores: Stores, axes: dict[Axis, str], at: str, depth: int, row0: str, rows: str,
+        pitches: Sequence[int],
+    ) -> None:
         windows = self.conv.windows
         if depth == len(windows) - 1:
             stores.row(axes, windows[-1].pixel, at)
             return
         with f.loop(0, rows if depth == 0 else windows[depth].pixel.extent) as r:
             axes[windows[depth].pixel] = f.add(r, row0) if depth == 0 else r
-            row = f.offset(at, f.mul(r, self.plan.layout.pitches[depth] * self.number.size))
-            self._rows(f, stores, axes, row, depth + 1, row0, rows)
+            row = f.offset(at, f.mul(r, pitches[depth] * self.number.size))
+            self._rows(f, stores, axes, row, depth + 1, row0, rows, pitches)
 
     def _entry(self) -> None:
         f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")

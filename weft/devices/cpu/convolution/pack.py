@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from weft.devices.cpu.convolution.epilogue import ConvolutionPart
 from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.convolution.tiling import ImageLayout, phase_bounds
 from weft.devices.cpu.emit.storage_formats import to_accumulator
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import memory_type, wide
+from weft.devices.cpu.product.pack import Packer
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Buffer
 
@@ -64,28 +67,30 @@ def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: s
 
 def pack_image(
     part: ConvolutionPart, f: Function, layout: ImageLayout, source: str, target: str, axes: tuple[Axis, Axis], first: str,
-    inners: str, row0: str,
+    inners: str, row0: str | int, conv: Conv | None = None,
 ) -> None:
     """Emit a copy of a block as [outer][phase][inner][row]..., with zeros outside the image.
 
     source: first element of the group in the image. axes: outer and inner, the channel and image axes (exchanged when pixels
-    are summed). The block has ``inners`` images from ``first`` on, and rows from ``row0`` on.
+    are summed). The block has ``inners`` images from ``first`` on, and rows from ``row0`` on. conv: that of ``layout``, if it is
+    not the part's.
     """
+    conv = conv or part.conv
     for index in range(len(layout.phases)):
         if len(layout.phases) <= MAX_INLINE_PHASES:
-            _pack_phase(f, part.conv, layout, part.number, index, source, target, axes, first, inners, row0)
+            _pack_phase(f, conv, layout, part.number, index, source, target, axes, first, inners, row0)
             continue
         name = part.name(f"{index}.copy")  # similar functions are merged later
-        values = {"%first": first, "%inners": inners, "%row0": row0, "%outer0": 0}
+        values: dict[str, str | int] = {"%first": first, "%inners": inners, "%row0": row0, "%outer0": 0}
         numbers = ", ".join(f"i64 {v}" for v in values)
         g = part.module.function(f"define internal void {name}(ptr %source, ptr %target, {numbers})")
-        _pack_phase(g, part.conv, layout, part.number, index, "%source", "%target", axes, *values)
+        _pack_phase(g, conv, layout, part.number, index, "%source", "%target", axes, *values)
         f.do(f"call void {name}(ptr {source}, ptr {target}, {', '.join(f'i64 {v}' for v in values.values())})")
 
 
 def _pack_phase(
     f: Function, conv: Conv, layout: ImageLayout, number: Number, index: int, source: str, target: str,
-    axes: tuple[Axis, Axis], first: str, inners: str, row0: str, outer0: str | int = 0,
+    axes: tuple[Axis, Axis], first: str, inners: str, row0: str | int, outer0: str | int = 0,
 ) -> None:
     image, flat, windows, phase, (outer, inner) = conv.image.buffer, conv.image.flat(), conv.windows, layout.phases[index], axes
     width, size = image.dtype.bytes, number.size
@@ -151,6 +156,44 @@ def pack_weights(f: Function, conv: Conv, number: Number, source: str, target: s
         f.store("ptr", f.offset(to, rows * size), cursor)
 
     nest([conv.chan, *(w.tap for w in conv.windows)], str(start))
+
+
+def pack_filter_vectors(
+    module: Module, name: str, f: Function, conv: Conv, number: Number, source: str, target: str, width: int, panel: str,
+    filters: int,
+) -> None:
+    """Emit a copy of one panel of ``filters`` filters as [channel][tap][filter], padded to vectors.
+
+    width: filters of a whole panel. name: of a function that is emitted for the copies. Taps may lie backwards in the source.
+    """
+    buffer, flat = conv.weights.buffer, conv.weights.flat()
+    nbytes, pitch = buffer.dtype.bytes, -(-filters // number.lanes) * number.lanes
+    axes = [conv.chan, *(w.tap for w in conv.windows)]
+    axes = [a for a in axes if a.extent > 1] or axes[-1:]
+    steps = [coefficient(flat, a) for a in axes]
+    start = f.add(f.mul(panel, width * coefficient(flat, conv.filters)), flat.const)
+    joined = len(axes) - 1  # axes from this one on are evenly spaced
+    while joined and steps[joined - 1] == steps[joined] * axes[joined].extent:
+        joined -= 1
+    run = prod(a.extent for a in axes[joined:])
+    back = steps[-1] < 0
+    if back:  # read forwards, written backwards
+        start, target = f.add(start, (run - 1) * steps[-1]), f.offset(target, (run - 1) * pitch * number.size)
+    packer = Packer(module, buffer.dtype, conv.contraction.accum, number.lanes)
+    packer.columns(name[1:], filters, coefficient(flat, conv.filters), abs(steps[-1]), -pitch if back else pitch)
+    cursor = f.local("ptr")
+    f.store("ptr", target, cursor)
+
+    def nest(depth: int, at: str) -> None:
+        if depth == joined:
+            to = f.load("ptr", cursor)
+            f.do(f"call void {name}(ptr {f.offset(source, f.mul(at, nbytes))}, ptr {to}, i64 {run})")
+            f.store("ptr", f.offset(to, run * pitch * number.size), cursor)
+            return
+        with f.loop(0, axes[depth].extent) as i:
+            nest(depth + 1, f.add(at, f.mul(i, steps[depth])))
+
+    nest(0, start)
 
 
 # ---- sums along pixels: values at the image copy's pixel positions, with zeros in between
@@ -236,6 +279,17 @@ def zero_groups(f: Function, number: Number, pointer: str, start: str, end: str)
     for lanes, first, last in _vector_ranges(f, number, start, end):
         with f.loop(first, last, lanes * number.size) as at:
             f.store(f"<{lanes} x {number.type}>", "zeroinitializer", f.offset(pointer, at), number.size)
+
+
+def add_and_clear(f: Function, number: Number, total: str, part: str, start: str, end: str) -> None:
+    """Emit ``total += part`` and ``part = 0`` between two byte offsets, a multiple of 16 bytes apart."""
+    size = number.size
+    for lanes, first, last in _vector_ranges(f, number, start, end):
+        vector = f"<{lanes} x {number.type}>"
+        with f.loop(first, last, lanes * size) as at:
+            here, more = f.offset(total, at), f.offset(part, at)
+            f.store(vector, f.let(f"fadd {vector} {f.load(vector, here, size)}, {f.load(vector, more, size)}"), here, size)
+            f.store(vector, "zeroinitializer", more, size)
 
 
 def all_finite(f: Function, module: Module, number: Number, pointer: str, start: str, end: str) -> str:

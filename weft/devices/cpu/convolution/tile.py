@@ -27,12 +27,27 @@ class Number:
         return f"<{self.lanes} x {self.type}>"
 
 
+def digest(content: object) -> str:
+    """Return a word for the name of what ``content`` describes: equal contents share a function or table."""
+    return hashlib.blake2s(repr(content).encode(), digest_size=8).hexdigest()
+
+
+def emit_table(module: Module, values: list[int]) -> str:
+    """Emit a table of 64-bit integers. Return its name."""
+    name = f"@table.{digest(values)}"
+    if module.once(name):
+        words = ", ".join(f"i64 {value}" for value in values)
+        module.globals.append(f"{name} = private unnamed_addr constant [{len(values)} x i64] [{words}]")
+    return name
+
+
 @dataclass(frozen=True, slots=True)
 class PixelTile:
     """A tile of mr filters x nv vectors of pixels. Its steps run over channels and taps; blocks of steps are added pairwise.
 
     vstep: elements from one vector of pixels to the next. taps: displacement of each tap in a channel's planes. Weights are
-    packed as [channel][tap][mr].
+    packed as [channel][tap][mr]. places: if there are any, the displacements of mr pixels; the tile then has nv vectors of
+    filters, and weights are packed as [channel][tap][nv * lanes].
     """
 
     mr: int
@@ -43,6 +58,7 @@ class PixelTile:
     taps: tuple[int, ...]
     block: int
     live: int = 0  # lanes of the last vector that may be read; 0: all
+    places: tuple[int, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -65,6 +81,7 @@ class _TileSum:
         f.store("ptr", pixels, self.px)
         f.store("ptr", weights, self.w)
         self.blocks = -(-tile.steps // tile.block)
+        self.weights = tile.nv * number.lanes if tile.places else tile.mr  # of one step
         width = number.lanes * number.size
         if self.blocks > 1:
             levels = f.local(f"[{pairwise.depth(self.blocks) * len(self.cells)} x {number.vector}]", width)
@@ -101,6 +118,9 @@ class _TileSum:
         f, number, tile = self.f, self.number, self.tile
         # The fence emits no instruction. LLVM moves no later load before it, which would spill registers.
         f.do('fence syncscope("singlethread") acq_rel')
+        if tile.places:
+            self._filter_step(now, px, w, at, wat)
+            return
         vectors = []
         for j in range(tile.nv):
             at_j = f.offset(px, (at + j * tile.vstep) * number.size)
@@ -111,6 +131,15 @@ class _TileSum:
             )
         for i in range(tile.mr):
             x = f.splat(number.type, f.load(number.type, f.offset(w, (wat + i) * number.size), number.size), number.lanes)
+            for j in range(tile.nv):
+                now[i][j] = self.module.fma(f, number.type, number.lanes, x, vectors[j], now[i][j])
+
+    def _filter_step(self, now: list[list[str]], px: str, w: str, at: int, wat: int) -> None:
+        f, number, tile = self.f, self.number, self.tile
+        places = [f.offset(w, (wat + j * number.lanes) * number.size) for j in range(tile.nv)]
+        vectors = [f.load(number.vector, place, number.size) for place in places]
+        for i, place in enumerate(tile.places):
+            x = f.splat(number.type, f.load(number.type, f.offset(px, (at + place) * number.size), number.size), number.lanes)
             for j in range(tile.nv):
                 now[i][j] = self.module.fma(f, number.type, number.lanes, x, vectors[j], now[i][j])
 
@@ -134,17 +163,17 @@ class _TileSum:
                 px = f.load("ptr", self.px)
                 with f.loop(0, len(firsts)) as g:
                     group_px, w = f.offset(px, f.load("i64", f.element(first, "i64", g))), f.load("ptr", self.w)
-                    self._steps([(group_px, w, more, t * tile.mr) for t, more in enumerate(inside)])
-                    f.store("ptr", f.offset(w, len(inside) * tile.mr * size), self.w)
+                    self._steps([(group_px, w, more, t * self.weights) for t, more in enumerate(inside)])
+                    f.store("ptr", f.offset(w, len(inside) * self.weights * size), self.w)
                 f.store("ptr", f.offset(px, tile.chan_pitch * size), self.px)
             return
 
         def turn(n: int) -> None:
             px, w = f.load("ptr", self.px), f.load("ptr", self.w)
             each = [(u, t) for u in range(n) for t in range(taps)]
-            self._steps([(px, w, u * tile.chan_pitch + tile.taps[t], (u * taps + t) * tile.mr) for u, t in each])
+            self._steps([(px, w, u * tile.chan_pitch + tile.taps[t], (u * taps + t) * self.weights) for u, t in each])
             f.store("ptr", f.offset(px, n * tile.chan_pitch * size), self.px)
-            f.store("ptr", f.offset(w, n * taps * tile.mr * size), self.w)
+            f.store("ptr", f.offset(w, n * taps * self.weights * size), self.w)
 
         unroll = max(1, min(tile.chans, MAX_UNROLL // 3 // taps))
         turns = f.let(f"udiv i64 {count}, {unroll}") if isinstance(count, str) else count // unroll
@@ -168,8 +197,8 @@ class _TileSum:
             chan = f.mul(f.let(f"udiv i64 {k}, {taps}"), tile.chan_pitch * size)
             px = f.offset(f.load("ptr", self.px), f.add(chan, f.load("i64", f.element(first, "i64", g))))
             w = f.load("ptr", self.w)
-            self._steps([(px, w, more, t * tile.mr) for t, more in enumerate(inside)])
-            f.store("ptr", f.offset(w, len(inside) * tile.mr * size), self.w)
+            self._steps([(px, w, more, t * self.weights) for t, more in enumerate(inside)])
+            f.store("ptr", f.offset(w, len(inside) * self.weights * size), self.w)
             end = f.add(k, len(inside))
             is_block_end = f.let(f"icmp eq i64 {f.let(f'urem i64 {end}, {tile.block}')}, 0")
             with f.when(f.let(f"or i1 {is_block_end}, {f.let(f'icmp eq i64 {end}, {tile.steps}')}")):
@@ -189,28 +218,111 @@ class _TileSum:
                 group = width
                 break
         firsts = [taps[g] * self.number.size for g in range(0, len(taps), group)]
-        table = f"@taps{len(self.module.globals)}"
-        words = ", ".join(f"i64 {x}" for x in firsts)
-        self.module.globals.append(f"{table} = private unnamed_addr constant [{len(firsts)} x i64] [{words}]")
+        table = emit_table(self.module, firsts)
         return table, [t - taps[0] for t in taps[:group]], firsts
 
 
-def pixel_tile(module: Module, number: Number, kernel: str, tile: PixelTile, out_pitch: int) -> str:
+def pixel_tile(
+    module: Module, number: Number, kernel: str, tile: PixelTile, out_pitch: int, out_places: tuple[int, ...] = (),
+) -> str:
     """Emit ``void (ptr pixels, ptr weights, ptr out)``, which writes a tile to scratch at [mr][pixel]. Return its name.
+
+    out_places: for vectors of filters, the numbers of the pixels in [pixel][out_pitch].
 
     Phases of a kernel with equal tiles share one function.
     """
-    content = repr((number, tile, out_pitch)).encode()
-    name = f"@{kernel}.tile{tile.mr}x{tile.nv}.{hashlib.blake2s(content, digest_size=8).hexdigest()}"
+    name = f"@{kernel}.tile{tile.mr}x{tile.nv}.{digest((number, tile, out_pitch, out_places))}"
     if not module.once(name):
         return name
     f = module.function(f"define internal void {name}(ptr noalias %px, ptr noalias %w, ptr noalias %out)")
     accs = accumulate(f, module, number, tile, "%px", "%w")
-    for i, row in enumerate(accs):
-        for j, acc in enumerate(row):
-            at = f.offset("%out", (i * out_pitch + j * tile.vstep) * number.size)
+    for i, vectors in enumerate(accs):
+        for j, acc in enumerate(vectors):
+            row = out_places[i] if out_places else i
+            at = f.offset("%out", (row * out_pitch + j * tile.vstep) * number.size)
             f.store(number.vector, f.load(number.vector, acc), at, number.size)
     return name
+
+
+@dataclass(frozen=True, slots=True)
+class FilterTile:
+    """A tile of columns x nv vectors of filters, summed over pixels.
+
+    places: displacement of each column in the image copy; slots: place of its sums. extents, pitches: of the loops over images
+    and pixels, the last one innermost; those of the images and of the loop ``cut`` are arguments. chain: the images and the
+    iterations of ``cut`` that are summed in registers. The other operand has the pixels in the order of the loops, each with nv
+    vectors of filters.
+    """
+
+    places: tuple[int, ...]
+    slots: tuple[int, ...]
+    nv: int
+    extents: tuple[int, ...]
+    pitches: tuple[int, ...]
+    cut: int
+    chain: tuple[int, int]
+
+
+def filter_tile(module: Module, number: Number, name: str, tile: FilterTile) -> None:
+    """Emit ``void name(ptr image, ptr filters, ptr out, i64 images, i64 count)``, which adds a tile's sums to ``out``.
+
+    The sums of a chain are added to ``out`` before the next one begins.
+    """
+    v, size, lanes = number.vector, number.size, number.lanes
+    f = module.function(f"define internal void {name}(ptr noalias %x, ptr noalias %g, ptr noalias %out, i64 %images, i64 %count)")
+    accs = [[f.local(v) for _ in range(tile.nv)] for _ in tile.places]
+    cursor = f.local("ptr")
+    f.store("ptr", "%g", cursor)
+    pitch = tile.pitches[-1]
+
+    def steps(x: str, count: int) -> None:
+        """Emit the steps of ``count`` pixels."""
+        now = [[f.load(v, acc) for acc in row] for row in accs]
+        g = f.load("ptr", cursor)
+        for e in range(count):
+            f.do('fence syncscope("singlethread") acq_rel')  # see _TileSum._step
+            filters = [f.load(v, f.offset(g, (e * tile.nv + j) * lanes * size), size) for j in range(tile.nv)]
+            for i, place in enumerate(tile.places):
+                one = f.load(number.type, f.offset(x, (place + e * pitch) * size), size)
+                broadcast = f.splat(number.type, one, lanes)
+                for j, vector in enumerate(filters):
+                    now[i][j] = module.fma(f, number.type, lanes, broadcast, vector, now[i][j])
+        for row, values in zip(accs, now, strict=True):
+            for acc, value in zip(row, values, strict=True):
+                f.store(v, value, acc)
+        f.store("ptr", f.offset(g, count * tile.nv * lanes * size), cursor)
+
+    def nest(depth: int, x: str) -> None:
+        if depth < len(tile.extents) - 1:
+            start, end = ranges.get(depth, (0, tile.extents[depth]))
+            with f.loop(start, end) if end != 1 else nullcontext("0") as i:
+                nest(depth + 1, f.offset(x, f.mul(i, tile.pitches[depth] * size)))
+            return
+        run = tile.extents[-1]
+        unroll = run_unroll(run)
+        whole = run // unroll * unroll
+        with f.loop(0, whole, unroll) if whole > unroll else nullcontext("0") as i:
+            steps(f.offset(x, f.mul(i, pitch * size)), unroll)
+        if run > whole:
+            steps(f.offset(x, whole * pitch * size), run - whole)
+
+    ranges: dict[int, tuple[str, str]] = {}
+    with f.loop(0, "%images", tile.chain[0]) as image:
+        ranges[0] = image, f.minimum(f.add(image, tile.chain[0]), "%images")
+        with f.loop(0, "%count", tile.chain[1]) if tile.cut else nullcontext("0") as first:
+            if tile.cut:
+                ranges[tile.cut] = first, f.minimum(f.add(first, tile.chain[1]), "%count")
+            f.clear(v, [acc for row in accs for acc in row])
+            nest(0, "%x")
+            for i, row in enumerate(accs):
+                for j, acc in enumerate(row):
+                    at = f.offset("%out", (tile.slots[i] + j * lanes) * size)
+                    f.store(v, f.let(f"fadd {v} {f.load(v, at, size)}, {f.load(v, acc)}"), at, size)
+
+
+def run_unroll(run: int) -> int:
+    """Return the unrolled pixels of a run: few, to compile fast, and if possible a divisor."""
+    return max((u for u in range(1, min(run, MAX_UNROLL) + 1) if run % u == 0 and (u >= 4 or u == run)), default=8)
 
 
 def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int, row_pitch: int, stride: int, tail: int) -> None:

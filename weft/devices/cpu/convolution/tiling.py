@@ -9,6 +9,11 @@ from math import prod
 from weft.devices.cpu.emit.isa import ISA
 from weft.kernel.convolution import Conv, coefficient
 
+IMAGE_BLOCK = 0.4  # largest copy of an image block, in L2 caches, ...
+LARGE_IMAGE_BLOCK = 1.4  # ... and if the weights are larger than LARGE_WEIGHTS L2 caches
+LARGE_WEIGHTS = 6
+CHUNKS = 8  # aimed number of chunks
+TURN = 7.0  # estimated cycles to turn a vector of filters into an element of as many rows
 MAX_SPREAD_PHASES = 12  # up to this many phases the image is copied once for each tap of the last window
 
 
@@ -43,8 +48,11 @@ class ImageLayout:
         return 1 + sum((n - 1) * s for n, s in list(zip(sizes, steps, strict=True))[len(sizes) - levels :])
 
 
-def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = False) -> ImageLayout:
-    """Return the layout of a copied block of ``images`` images and ``rows`` rows, with elements of ``size`` bytes."""
+def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = False, overlapping: bool = True) -> ImageLayout:
+    """Return the layout of a copied block of ``images`` images and ``rows`` rows, with elements of ``size`` bytes.
+
+    overlapping: whether rows may overlap. If so, the last row exceeds its plane.
+    """
     windows = conv.windows
     last = windows[-1]
     choices = [[w.shift(t) for t in range(w.tap.extent)] for w in windows]
@@ -56,7 +64,7 @@ def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = Fa
     extents[0] = rows + windows[0].trailing_pixels
     if spread:
         extents[-1] = last.pixel.extent
-    overlap = extents[-1] - last.pixel.extent
+    overlap = extents[-1] - last.pixel.extent if overlapping else 0
     for phase in phases:
         lo, hi = phase_bounds(last.valid, phase[-1], last.stride)
         overlap = max(0, min(overlap, lo, extents[-1] - hi))
@@ -119,13 +127,19 @@ def even_block(total: int, most: int) -> int:
 class TileShape:
     """A tile of mr filters x nv vectors.
 
-    levels: innermost loops joined into one run of positions (1: a row of pixels); 0: a tile's vectors are in neighbouring rows
+    levels: innermost loops joined into one run of positions (1: a row of pixels); 0: a tile's vectors are in neighbouring rows.
+    block: (rows, columns) of the pixels of a tile whose mr filters are nv vectors; (0, 0) if its vectors are of pixels.
     """
 
     mr: int
     nv: int
     levels: int
     cost: float
+    block: tuple[int, int] = (0, 0)
+
+    @property
+    def has_filter_vectors(self) -> bool:
+        return self.block != (0, 0)
 
 
 def choose_tile(isa: ISA, layout: ImageLayout, pixels: tuple[int, ...], filters: int, lanes: int, joined: bool) -> TileShape:
@@ -153,6 +167,31 @@ def choose_tile(isa: ISA, layout: ImageLayout, pixels: tuple[int, ...], filters:
                     cost *= 1.02  # a second tile to compile
                 if best is None or cost < best.cost * 0.999:
                     best = TileShape(mr, nv, levels, cost)
+    assert best is not None
+    return best
+
+
+def choose_filter_tile(
+    isa: ISA, layout: ImageLayout, pixels: tuple[int, ...], filters: int, size: int, steps: int,
+) -> TileShape:
+    """Return the tile of vectors of filters with the fewest estimated cycles per block. steps: length of the sums."""
+    best = None
+    lanes, (height, width) = isa.lanes(size), pixels[-2:]
+    vectors, loops = -(-filters // lanes), layout.images * prod(pixels[:-2])
+    turns = TURN * vectors * loops * height * width / steps
+    for nv in range(1, min(4, vectors) + 1):
+        most = (isa.registers - nv - 1) // nv
+        columns = even_block(width, most)
+        for rows in range(1, min(most // columns if columns == width else 1, height) + 1):
+            cost = turns
+            for h, times_h in ((rows, height // rows), (height % rows, 1)):
+                for w, times_w in ((columns, width // columns), (width % columns, 1)):
+                    for v, times_v in ((nv, vectors // nv), (vectors % nv, 1)):
+                        if h and w and v:
+                            each = max(h * w * v / 2, (h * w + v) / 2, v * lanes * size / 24, 4.2) + 0.3
+                            cost += loops * times_h * times_w * times_v * each
+            if best is None or cost < best.cost * 0.999:
+                best = TileShape(nv * lanes, nv, 0, cost, (rows, columns))
     assert best is not None
     return best
 
@@ -185,7 +224,10 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
     extents = tuple(w.pixel.extent for w in windows)
     if joinable and len(windows) == 2 and readable_in_place(conv, size):
         return _plan_in_place(conv, isa, lanes)
-    budget = max(isa.l2 * 2 // 5, 64 * 1024) // size
+    weight_bytes = filters * conv.chan.extent * prod(w.tap.extent for w in windows) * size
+    # Each block reads all weights. Beyond the L2 cache this costs more than image blocks that exceed it.
+    caches = LARGE_IMAGE_BLOCK if weight_bytes > LARGE_WEIGHTS * isa.l2 else IMAGE_BLOCK
+    budget = max(int(isa.l2 * caches), 64 * 1024) // size
     spread = joinable and len(windows) == 2 and conv.chan.extent * windows[-1].tap.extent <= MAX_SPREAD_PHASES
 
     def block(images: int, rows: int) -> ImageLayout:
@@ -193,6 +235,14 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
 
     def fits(layout: ImageLayout) -> bool:
         return conv.chan.extent * layout.chan_pitch <= budget and 8 * layout.plane <= budget // 2
+
+    def best_tile(layout: ImageLayout, pixels: tuple[int, ...]) -> TileShape:
+        tile = choose_tile(isa, layout, pixels, filters, lanes, spread)
+        if spread:
+            return tile
+        steps = conv.chan.extent * prod(w.tap.extent for w in windows)  # of a sum
+        other = choose_filter_tile(isa, layout, pixels, filters, size, steps)
+        return other if other.cost < tile.cost else tile
 
     most = extents[0]
     while most > 1 and not fits(block(1, even_block(extents[0], most))):
@@ -205,7 +255,7 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
         if spread and rows * rows_blocks != extents[0]:
             continue
         layout, pixels = block(1, rows), (rows, *extents[1:])
-        tile = choose_tile(isa, layout, pixels, filters, lanes, spread)
+        tile = best_tile(layout, pixels)
         beyond = windows[0].trailing_pixels
         cost = rows_blocks * tile.cost * (1 + 0.2 * beyond / (rows + beyond) * min(1, 16 / filters))
         if best is None or cost < best[0] * 0.99:
@@ -221,11 +271,15 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
         images = even_block(free, images)
         if images > 1:
             layout = block(images, rows)
-            tile = choose_tile(isa, layout, pixels, filters, lanes, joined=False)
+            tile = best_tile(layout, pixels)
     image_blocks, row_blocks = -(-free // images), -(-extents[0] // rows)
     panels = -(-filters // tile.mr)
     chunks = conv.group.extent * image_blocks * row_blocks
-    groups = 1 if chunks >= 8 else min(-(-8 // chunks), -(-panels // 2))
+    if tile.has_filter_vectors and chunks * panels < CHUNKS:  # panels of filter vectors are few
+        rows = even_block(extents[0], max(1, extents[0] * chunks * panels // CHUNKS))
+        layout, pixels, row_blocks = block(images, rows), (rows, *extents[1:]), -(-extents[0] // rows)
+        chunks = conv.group.extent * image_blocks * row_blocks
+    groups = 1 if chunks >= CHUNKS else min(-(-CHUNKS // chunks), panels if tile.has_filter_vectors else -(-panels // 2))
     panels_per_group = -(-panels // groups)
     groups = -(-panels // panels_per_group)
     return ConvolutionPlan(layout, tile, pixels, image_blocks, row_blocks, groups, panels_per_group, spread)
@@ -234,7 +288,7 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
 def _plan_in_place(conv: Conv, isa: ISA, lanes: int) -> ConvolutionPlan:
     """Return the plan of a convolution that reads the image in place: a chunk is a block of rows."""
     total_rows, filters = conv.windows[0].pixel.extent, conv.filters.extent
-    wanted = -(-8 // (conv.group.extent * conv.free.extent))
+    wanted = -(-CHUNKS // (conv.group.extent * conv.free.extent))
     rows = even_block(total_rows, max(1, total_rows // wanted))
     layout, pixels = layout_in_place(conv, rows), (rows, conv.windows[1].pixel.extent)
     tile = choose_tile(isa, layout, pixels, filters, lanes, joined=True)

@@ -1,4 +1,4 @@
-"""Weight gradients, and convolutions whose window is larger than their output: dot products along pixels.
+"""Weight gradients of few filters or columns, and convolutions with windows larger than their output: dot products along pixels.
 
 Computes result[filter, column] with column = (channel, tap). Both operands are copied to the same pixel positions (the weights
 operand with zeros where the image copy has borders), so a column is the image copy at a constant displacement, and the sum runs
@@ -13,28 +13,25 @@ zeros there, so only a column's own elements enter its sums.
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import nullcontext
 from math import prod
 
 from weft.devices.cpu.convolution import pack, tiling
-from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Stores
+from weft.devices.cpu.convolution.epilogue import ColumnStores, ConvolutionPart
 from weft.devices.cpu.convolution.forward import MAX_SERIAL_FLOPS, emit_digits
-from weft.devices.cpu.convolution.tile import Number, dot_tile
+from weft.devices.cpu.convolution.tile import Number, dot_tile, emit_table
 from weft.devices.cpu.convolution.tiling import ImageLayout, even_block, layout_in_place, make_layout, readable_in_place
 from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
-from weft.kernel.ir import Axis, Kernel, Reduction, size_of
-from weft.kernel.stages import join_axes
+from weft.kernel.ir import Kernel, Reduction
 
 BLOCK = 384 * 1024  # largest size of a block's copies, in bytes
 RUN = 640  # positions of a block that make the inner loop long enough
 CHUNKS = 8  # aimed number of chunks
 STEPS = 256  # vectors of one chain of additions
 GROUP = 64  # blocks of a group, whose sums are added before those of other groups
-JOINED_AXIS_ID = 1 << 30  # the id of the axis that stands for all columns
 
 
 def choose_dot(isa: ISA, filters: int, columns: int) -> tuple[int, int]:
@@ -180,10 +177,7 @@ class WeightGradient(ConvolutionPart):
         """Emit the table of each column's displacement in the image copy, in bytes."""
         size, layout = self.number.size, self.layout
         places = [c * layout.chan_pitch + t for c in range(self.conv.free.extent) for t in layout.taps]
-        words = ", ".join(f"i64 {p * size}" for p in places)
-        self.places = f"@{self.kernel.name}.columns.{hashlib.blake2s(words.encode(), digest_size=8).hexdigest()}"
-        if self.module.once(self.places):
-            self.module.globals.append(f"{self.places} = private unnamed_addr constant [{len(places)} x i64] [{words}]")
+        self.places = emit_table(self.module, [p * size for p in places])
 
     def _fill(self) -> None:
         """Emit the function that copies a block of both operands. Both chunk functions call it."""
@@ -300,23 +294,14 @@ class WeightGradient(ConvolutionPart):
             if self.region > self.part_bytes:
                 nth = f.let(f"sub i64 {block}, {start}")
                 with f.when(f.let(f"icmp eq i64 {f.let(f'urem i64 {nth}, {GROUP}')}, {GROUP - 1}")):
-                    self._add_group(f, result, *own)
+                    pack.add_and_clear(f, number, f.offset(result, self.part_bytes), result, *own)
         if self.region > self.part_bytes:
-            self._add_group(f, result, *own)
+            pack.add_and_clear(f, number, f.offset(result, self.part_bytes), result, *own)
         if not clean and not self.direct:  # every position of a direct block is a pixel
             sums = f.offset(result, self.region - self.part_bytes)
             is_not_finite = f.let(f"xor i1 {pack.all_finite(f, self.module, number, sums, *own)}, true")
             with f.when(is_not_finite):
                 f.do(f"call void {self.name('again')}(ptr %args, i64 %chunk, i64 %worker)")
-
-    def _add_group(self, f: Function, result: str, start: str, end: str) -> None:
-        """Add the sums of a group of blocks to those of earlier groups and reset them."""
-        vector, size = f"<{16 // self.number.size} x {self.number.type}>", self.number.size
-        with f.loop(start, end, 16) as at:
-            group, earlier = f.offset(result, at), f.offset(result, f.add(at, self.part_bytes))
-            total = f.let(f"fadd {vector} {f.load(vector, earlier, size)}, {f.load(vector, group, size)}")
-            f.store(vector, total, earlier, size)
-            f.store(vector, "zeroinitializer", group, size)
 
     def _pack_grad(
         self, f: Function, source: str, target: str, filter0: str, filter1: str, first: str, images: str, row0: str, rows: str
@@ -337,6 +322,7 @@ class WeightGradient(ConvolutionPart):
         """Emit the function that adds the parts of one filter of one group in order, and stores the results; a chunk."""
         conv, number, size, width = self.conv, self.number, self.number.size, self.tile_columns
         f = self.module.function(f"define internal void {self.name('finish')}(ptr %args, i64 %chunk, i64 %worker)")
+        stores = ColumnStores(f, self, conv, number)
         group, o = emit_digits(f, "%chunk", (conv.group.extent, conv.filters.extent))
         scratch = self.argument(f, self.scratch_slot)
         row = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
@@ -360,25 +346,7 @@ class WeightGradient(ConvolutionPart):
             gather(tile, width)
         if self.columns % width:
             gather(whole, self.columns % width)
-        inner = (conv.free, *(w.tap for w in conv.windows))
-        joined = Axis(JOINED_AXIS_ID, self.columns)
-        together = join_axes((conv.contraction.stores, self.tallies.tallies), inner, joined)
-        stores = Stores(f, self, conv, number, together)
-        axes: dict[Axis, str] = {conv.group: group, conv.filters: o}
-        if together is not None:
-            stores.row(axes, joined, row)
-            stores.end()
-            return
-
-        def walk(nest: tuple[Axis, ...], at: str) -> None:
-            if len(nest) == 1:
-                stores.row(axes, nest[0], at)
-                return
-            with f.loop(0, nest[0].extent) as i:
-                axes[nest[0]] = i
-                walk(nest[1:], f.offset(at, f.mul(i, size_of(nest[1:]) * size)))
-
-        walk(inner, row)
+        stores.emit({conv.group: group, conv.filters: o}, row)
         stores.end()
 
     def _entry(self) -> None:
