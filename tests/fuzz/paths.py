@@ -275,7 +275,7 @@ PRODUCTS: dict[str, tuple[str, Callable[[random.Random, str], Case]]] = {
     "turns b": ("product turns b", _product(2, 33, 70, "x0 @ x1.T", "mk", "nk")),
     "packs b": ("product packs b", _product(40, 33, 70, "x0 @ x1.T", "mk", "nk")),
     "packs a": ("product packs a", _product(170, 80, 1030, "x0.T @ x1", "km", "kn")),
-    "in pieces": ("product in pieces", _product(30, 260, 1100)), "units": ("product units", _product(260, 260, 33)),
+    "in pieces": ("product in pieces", _product(30, 260, 2300)), "units": ("product units", _product(260, 260, 70)),
     "along": ("vector product along", _product(1, 33, 70, "x1 @ x0.reshape((-1,))", "mk", "nk")),
     "across": ("vector product across", _product(1, 33, 70)), "sweep": ("vector product sweep", _product(1, 2049, 257)),
     "tallied": ("tallies", _tallied(_product(9, 17, 8))), "tallied units": ("tallies", _tallied(_product(260, 260, 33))),
