@@ -9,6 +9,7 @@ import types
 import warnings
 from collections import deque, namedtuple
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -450,3 +451,22 @@ def test_what_a_loop_cannot_carry_is_refused_and_leaves_everything(body, loop):
             wf.vmap(lambda x: space["f"](x, x)[0])(wf.ones((5, 3)))
     assert vars(o).keys() == before.keys() and all(vars(o)[name] is before[name] for name in before)
     assert not kept and (o.h.tolist(), o.dict, o.slotted.n) == arrays
+
+
+def test_an_object_whose_attributes_are_no_dict() -> None:
+    """As protobuf's messages: ``vars`` gives a mappingproxy, which native code cannot watch."""
+    class Message:
+        __slots__ = ()
+
+        @property
+        def __dict__(self) -> Any:
+            return types.MappingProxyType({"factor": 3.0})
+
+        @property
+        def factor(self) -> float:
+            return 3.0
+
+    message = Message()
+    f = wf.jit(lambda x: x * message.factor)
+    for _ in range(5):
+        assert f(wf.ones(2)).tolist() == [3.0, 3.0]

@@ -358,6 +358,8 @@ class ObjectRecord(Record):
         if slots_of(type(self.owner)):
             return None
         attributes = vars(self.owner)
+        if type(attributes) is not dict:  # a mappingproxy, as of protobuf's messages, which are written in C
+            return None
         if len(self.names) == len(self.every):
             return _rows_of_dict(attributes, self.names, self.values)
         named = zip(self.names, self.values, strict=True)
