@@ -23,7 +23,7 @@ FORMS = [BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, INT8, UINT8]
 
 @pytest.fixture
 def pairs_of_any_size(monkeypatch):
-    monkeypatch.setattr(dot, "MIN_PAIR_FLOPS", 0)
+    monkeypatch.setattr(dot, "MAX_FMA_FLOPS", 0)
 
 
 def without_pairs() -> ISA:

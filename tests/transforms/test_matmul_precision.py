@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 from weft.devices.cpu.emit.isa import host_isa
-from weft.devices.cpu.product.dot import MIN_PAIR_FLOPS
+from weft.devices.cpu.product.dot import MAX_FMA_FLOPS
 from weft.devices.cuda.target import GPU
 from weft.dtypes.formats import FLOAT32
 from weft.graph.batching import batch
@@ -131,7 +131,7 @@ def test_the_cpu_may_round_large_products_to_bfloat16(rng: np.random.Generator) 
     exact = [v.numpy() for v in both(a, b)]
     with wf.matmul_precision("bfloat16"):
         found = [v.numpy() for v in both(a, b)]
-        rounds = 2 * m * n * k >= MIN_PAIR_FLOPS and host_isa().multiplies_bfloat16
+        rounds = 2 * m * n * k > MAX_FMA_FLOPS and host_isa().multiplies_bfloat16
         np.testing.assert_array_equal(found[0], wf.matmul(*map(wf.array, short)).numpy() if rounds else exact[0])
     for one, other in zip(found[1:], exact[1:], strict=True):
         scale = np.abs(other).max()
@@ -199,3 +199,15 @@ def test_explain_says_it(capsys: pytest.CaptureFixture[str]) -> None:
         assert "tf32" not in capsys.readouterr().out  # on the CPU it is not
         program = build(wf.jit(lambda x: x @ x).trace(x).graph, GPU)
     assert [k.notes for k in program.info] == [("products in tf32",)]
+
+
+def test_eager_products_have_the_bits_of_jitted_ones(rng: np.random.Generator) -> None:
+    """Whatever was compiled before: small products are never rounded, large ones whenever the processor can."""
+    for n in (40, 101, 102, 180):
+        a, b = (wf.array(rng.standard_normal((n, n)).astype(np.float32)) for _ in range(2))
+        with wf.matmul_precision("bfloat16"):
+            before = (a @ b).numpy()
+            jitted = wf.jit(lambda a, b: a @ b)(a, b).numpy()
+            after = [(a @ b).numpy() for _ in range(6)]
+        for other in (jitted, *after):
+            np.testing.assert_array_equal(before, other)

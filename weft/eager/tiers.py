@@ -15,6 +15,7 @@ from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.faults import OutOfDeviceMemory
 from weft.dtypes.rounding import array_in
 from weft.eager.implementations import IMPLEMENTATIONS, has_implementation, number
+from weft.eager.policy import exceeds_work_limit
 from weft.graph.calls import inline
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT, SCALAR
@@ -86,8 +87,13 @@ def _estimate_compilation(graph: Graph) -> float:
 
 
 def has_implementations(order: Iterable[Node]) -> bool:
-    """Return whether all pending nodes of a graph have an eager implementation."""
-    return all([n.value is not None or n.op is CONSTANT or has_implementation(n) for n in order])
+    """Return whether all pending nodes of a graph have an eager implementation, with the bits of compiled code."""
+    return all([n.value is not None or n.op is CONSTANT or (has_implementation(n) and not _may_round(n)) for n in order])
+
+
+def _may_round(node: Node) -> bool:
+    """Return whether compiled code may round the operands of a product to bfloat16, which eager code does not."""
+    return node.params.get("precision") == "bfloat16" and exceeds_work_limit(node)
 
 
 def compute_nodes(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:

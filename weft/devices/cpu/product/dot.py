@@ -80,7 +80,7 @@ class Dot(NamedTuple):
         return self.emit(module, f, a, ones, acc)
 
 
-MIN_PAIR_FLOPS = 1 << 20  # of a product of bfloat16 in pairs: 10 us; smaller ones keep the subnormal numbers, as eager ones do
+MAX_FMA_FLOPS = 2 << 20  # products of bfloat16 up to here, about 10 us, are not in pairs: eager ones are computed with fmas, too
 _MADD = {128: "llvm.x86.sse2.pmadd.wd", 256: "llvm.x86.avx2.pmadd.wd", 512: "llvm.x86.avx512.pmaddw.d.512"}
 
 
@@ -104,7 +104,7 @@ def in_pairs(p: Product, isa: ISA) -> tuple[Product, Dot | None]:
     block, total = p.order.block, p.k * p.k_iterations
     if not isa.multiplies_bfloat16 or p.accum is not FLOAT32 or not all(holds(BFLOAT16, form) for form in formats):
         return p, None
-    if p.accumulator is not None and p.accumulator.every == 1 or p.k < 2 or p.flops < MIN_PAIR_FLOPS:
+    if p.accumulator is not None and p.accumulator.every == 1 or p.k < 2 or p.flops <= MAX_FMA_FLOPS:
         return p, None
     if block < total and block % 2 or p.k_iterations > 1 and p.k % 2:
         return p, None
