@@ -151,3 +151,12 @@ def test_choice_among_nothing() -> None:
             given = {k: v for k, v in options.items() if k != "key" or of is wf.random.choice}
             with pytest.raises(error, match="choice: p is empty" if of is wf.random.choice else "probabilities"):
                 of(0, size=(0,), p=[], **given)
+
+
+def test_a_width_beyond_the_dtype() -> None:
+    """Both bounds are numbers of the dtype, their difference is not."""
+    for form in (wf.float16, wf.float32, wf.float64):
+        most = float(wf.finfo(form).max)
+        with pytest.raises(ValueError, match="uniform: high - low is .*: draw in a wider dtype"):
+            wf.random.uniform(-most, most, size=3, dtype=form)
+        assert np.isfinite(wf.random.uniform(-most / 2, most / 2, size=100, dtype=form).numpy().astype(np.float64)).all()

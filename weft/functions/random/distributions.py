@@ -105,6 +105,9 @@ def _parameter(x: Any, dtype: Format) -> Node:
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
     """Draw numbers distributed uniformly over [low, high).
 
+    ``low + (high - low) * u`` with u in [0, 1) is rounded, so as in NumPy ``high`` may occur: the rarer, the more numbers of the
+    dtype lie between the two.
+
     Parameters
     ----------
     low, high : number or array
@@ -120,7 +123,8 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     Raises
     ------
     DTypeError, ShapeError, ValueError
-        ``dtype`` is not a float dtype or ``key`` is not a key; ``size`` does not fit the parameters; a parameter is out of range.
+        ``dtype`` is not a float dtype or ``key`` is not a key; ``size`` does not fit the parameters; ``high - low`` is beyond the
+        dtype.
 
     >>> x = wf.random.uniform(-1, 1, size=(2, 3), key=wf.random.key(0))
     >>> x.shape, bool((abs(x) <= 1).all())
@@ -131,6 +135,8 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     unit = state.draw(state.uniform_node, key, "uniform", shape, form)
     are_numbers = arguments.is_number(low) and arguments.is_number(high)
     width = high - low if are_numbers else wrap(op("subtract", _parameter(high, form), _parameter(low, form)))
+    if are_numbers and type(width) in (int, float) and abs(width) > form.largest:
+        raise ValueError(f"uniform: high - low is {width:.6g}, and {form} ends at {form.largest:.6g}: draw in a wider dtype")
     return _scale_unit(unit, low, width)
 
 
