@@ -28,7 +28,10 @@ def check(cases: Iterable[Case], device: Any = None) -> int:
         got = run([device.upload(a) for a in arrays])
         for buffer, want, node in zip(got, expected, graph.outputs, strict=True):
             result = device.download(buffer, node.shape, node.dtype)
-            oracle.assert_close(result, want, node.dtype, terms=64, ulps=16, message=repr(graph))
+            scale = None
+            if node.op.name == "attention_gradient":  # differences of weighted sums of values cancel: their size counts
+                scale = max(float(np.max(np.abs(a), initial=0)) for a in arrays if np.asarray(a).dtype.kind == "f")
+            oracle.assert_close(result, want, node.dtype, terms=64, ulps=16, scale=scale, message=repr(graph))
         count += 1
     return count
 
