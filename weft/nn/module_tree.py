@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from inspect import getattr_static
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -264,9 +265,15 @@ def name_layer(error: Exception, module: ModuleTree) -> None:
     text, chain = error.__dict__.setdefault("_layers", (str(error), []))
     chain.append(module)
     if len(chain) > 1:
-        names = [_name_in(outer, inner) for inner, outer in zip(chain, chain[1:], strict=False)]
-        layer = f"{type(chain[0]).__name__}({chain[0].extra_repr()})" if hasattr(chain[0], "extra_repr") else ""  # type: ignore[attr-defined]
-        error.args = (f"{text}; in layer {'.'.join(reversed(names))} of {type(module).__name__}: {layer}",)
+        error.args = (f"{text}; in layer {describe_layer(*reversed(chain))}",)
+
+
+def describe_layer(*chain: ModuleTree) -> str:
+    """Return the path and the arguments of the innermost layer of nested calls, the outermost of which comes first."""
+    inner = chain[-1]
+    layer = f"{type(inner).__name__}({inner.extra_repr()})" if hasattr(inner, "extra_repr") else type(inner).__name__
+    names = [_name_in(outer, module) for outer, module in pairwise(chain)]
+    return f"{'.'.join(names)} of {type(chain[0]).__name__}: {layer}" if names else layer
 
 
 def explain_tuple(error: Exception, args: tuple[Any, ...]) -> None:

@@ -249,6 +249,19 @@ def name_of_place(f: Any, records: Sequence[Record], record: Record, k: int | No
     return f"`{_owner_name(record, owners) if k is None else _value_name(record, k, owners, indices)}`"
 
 
+def name_of_array(records: Sequence[Record], array: Array, owners: Mapping[int, str]) -> str:
+    """Return the name of an array that the current contents of the records hold, "" if none does.
+
+    owners : the names that :func:`name_owners` returned
+    """
+    for record in records:
+        names, values = record.read()
+        for k, value in enumerate(values):
+            if isinstance(value, Array) and value.cell is array:
+                return _value_name(record.copy_with(names, values), k, owners)
+    return ""
+
+
 def _owner_name(record: Record, owners: Mapping[int, str]) -> str:
     return owners.get(id(record.owner)) or type(record.owner).__name__
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import operator
 import secrets
+import weakref
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any
@@ -37,6 +38,7 @@ PREPARED_BLOCKS = 1024  # positions (blocks) prepared at a time
 MAX_PREPARED_ELEMENTS = 128  # largest number of elements of a prepared draw
 MAX_DRAW_BLOCKS = 2 * MAX_PREPARED_ELEMENTS  # of a prepared draw: its formula takes words, four a block, at most eight times
 
+_POSITIONS: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()  # of all sequences, by id
 _PositionFormula = Callable[[Any, Shape], Node]  # (source of words, shape) -> numbers
 
 
@@ -50,6 +52,7 @@ class Stream:
 
     def __init__(self, key: Array, base: Array) -> None:
         self.key, self.base = key, base
+        _POSITIONS[id(base)] = base
         self._key: Node | None = None
         self._base: Node | None = None
         self._position = PREPARED_BLOCKS
@@ -152,6 +155,11 @@ def _step(blocks: int) -> Array:
 
 _MASK = 2**64 - 1
 _SPLIT = 1 << 63  # first word used for split keys; draws never get that far
+
+
+def is_position(array: Array) -> bool:
+    """Return whether an array is the position of a sequence of random numbers, which each draw advances."""
+    return _POSITIONS.get(id(array)) is array
 
 
 def make_stream(seed: int, function: str) -> Stream:

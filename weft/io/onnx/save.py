@@ -22,11 +22,12 @@ from weft.graph.primitives.table import CONSTANT, TABLE
 from weft.graph.source_lines import user_line
 from weft.io.onnx.package import onnx
 from weft.io.onnx.primitives import EXPORTS, NotWritten
+from weft.io.onnx.state import trace_without_state, use_evaluation_mode
 from weft.io.onnx.tensors import code_of_dtype
 from weft.io.onnx.writer import BATCH, OPSET, Names, Traced, Writer
 from weft.nn.module import Module
+from weft.nn.size_arguments import has_unknown_widths
 from weft.process.files import target, write_atomically
-from weft.transforms.jit import jit
 from weft.transforms.tracing import TracedCall
 
 SIZES = (3, 5, 7)  # of the batch in the traces, if it is open: divisions by a power of two are products
@@ -37,7 +38,9 @@ MAX_FILE_BYTES = 1 << 30  # larger weights go to a file of their own; protobuf's
 def save_onnx(model: Callable[..., Any], sample: Any, path: str | os.PathLike, *, dtype: Any = "float32") -> None:
     """Write a model as an ONNX file (opset 18), with its weights as initializers. Needs ``pip install 'weft-array[onnx]'``.
 
-    The model is traced in evaluation mode: nothing is computed. Files larger than 1 GB get their weights in ``path + ".data"``.
+    A Module is traced in evaluation mode; nothing is computed. A function is traced as it is: call ``.eval()`` on its layers.
+    A file keeps nothing between calls, so a model that writes arrays other than its inputs is refused. Files larger than 1 GB get
+    their weights in ``path + ".data"``.
 
     Parameters
     ----------
@@ -57,8 +60,8 @@ def save_onnx(model: Callable[..., Any], sample: Any, path: str | os.PathLike, *
     ShapeError, DTypeError
         The sample does not fit the model; a shape has two open dimensions; ONNX has no tensors of a dtype.
     TraceError
-        The model computes what an ONNX file cannot hold, such as random numbers: the message names the line. It computes
-        something else for other batch sizes.
+        The model computes what an ONNX file cannot hold, such as random numbers: the message names the line. It writes arrays or
+        leaves arrays behind, such as a cache or running statistics. It computes something else for other batch sizes.
     DataError, FileNotFoundError, PermissionError
         ``path`` cannot be written.
 
@@ -133,20 +136,16 @@ def _trace(model: Any, inputs: list[Array], names: list[str], by_name: bool) -> 
                 raise DTypeError(f"save_onnx: the model returns a {type(x).__name__}, not an array or a tuple of arrays")
         return tuple(wrap(bind(identity, x.node)) for x in arrays)
 
-    modes = [(m, m.training) for _, m in model.modules()] if isinstance(model, Module) else []
-    try:
-        for module, _ in modes:
-            object.__setattr__(module, "training", False)
-        try:
-            return jit(call).trace(*inputs)
-        except TraceError:
-            if not modes:
-                raise
-            call(*inputs)  # layers infer widths and create weights outside of traces only
-            return jit(call).trace(*inputs)
-    finally:
-        for module, mode in modes:
-            object.__setattr__(module, "training", mode)
+    with use_evaluation_mode([m for _, m in model.modules()] if isinstance(model, Module) else []):
+        if isinstance(model, Module) and has_unknown_widths(model):  # weights are created outside of traces only
+            before = [(array, array.node) for array in model.arrays().values()]
+            try:
+                call(*(x.copy() for x in inputs))
+            finally:
+                for array, node in before:
+                    if array.node is not node:
+                        array._set(node)
+        return trace_without_state(model, call, inputs)
 
 
 def _build(
