@@ -241,6 +241,21 @@ REFUSED = {
 }
 
 
+WIDE = nn.Sequential(nn.Linear(3, 4), nn.Linear(3, 2))
+REFUSED |= {
+    "None": (None, (3,), TypeError, "save_onnx: model is None, but must be a function: give a Module"),
+    "list": ([WIDE], (3,), TypeError, "save_onnx: model is .Sequential.*must be a function"),
+    "array": (wf.ones(3), (3,), TypeError, "save_onnx: model is array.*must be a function"),
+    "class": (nn.Linear, (3,), TypeError, "save_onnx: model is the class Linear.*make an instance"),
+    "sample None": (WIDE, None, wf.errors.DTypeError, "sample has None as an input: give an array, or a shape"),
+    "sample text": (WIDE, ("x", (3,)), wf.errors.DTypeError, "sample has 'x' as an input: give an array, or a shape"),
+    "inside": (WIDE, (None, 3), wf.errors.ShapeError, r"in layer 1 of .*None in the sample's shape \(None, 3\) was tried as 3"),
+    "second size": (lambda x: x + wf.ones((3, 2)), (None, 2), wf.errors.ShapeError, r"\(5, 2\).*\(None, 2\) was tried as 5"),
+    "dict": (lambda a, b: a + b, {"a": wf.ones(4), "b": [2, None]}, wf.errors.ShapeError, r"\(4,\).*\(2, None\) was tried as 3"),
+    "fixed": (WIDE, (2, 4), wf.errors.ShapeError, r"x has shape \(2, 4\)(?!.*tried)"),
+}
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_refusals(case: str, tmp_path: Path) -> None:
     model, sample, kind, message = REFUSED[case]

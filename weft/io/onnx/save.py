@@ -14,7 +14,7 @@ from weft.array import Array, wrap
 from weft.dtypes.api import as_dtype
 from weft.eager.apply import bind
 from weft.eager.materialise import read_array
-from weft.errors import DTypeError, ShapeError, TraceError
+from weft.errors import DTypeError, ShapeError, TraceError, need_function, short
 from weft.functions.creation.fill import asarray, zeros
 from weft.graph.loops import ITEM, SCAN
 from weft.graph.node import Graph, Node, rebuild
@@ -62,6 +62,8 @@ def save_onnx(model: Callable[..., Any], sample: Any, path: str | os.PathLike, *
     TraceError
         The model computes what an ONNX file cannot hold, such as random numbers: the message names the line. It writes arrays or
         leaves arrays behind, such as a cache or running statistics. It computes something else for other batch sizes.
+    TypeError
+        ``model`` is no function.
     DataError, FileNotFoundError, PermissionError
         ``path`` cannot be written.
 
@@ -75,13 +77,26 @@ def save_onnx(model: Callable[..., Any], sample: Any, path: str | os.PathLike, *
     (7, 128)
     """
     onnx()
+    fix = "give a Module, or a function of arrays"
+    need_function("save_onnx: model", model, fix)
+    if isinstance(model, type):
+        raise TypeError(f"save_onnx: model is the class {model.__name__}, but must be a function: make an instance, or {fix}")
     place = target(path, "save_onnx")
     named, specs = _split_sample(model, sample)
     form = as_dtype(dtype)
     is_open = any(_is_shape(s) and None in s for s in specs)
     sizes = SIZES if is_open else (0,)
     by_name = isinstance(sample, Mapping)
-    traces = [_trace(model, [_make_input(s, size, form) for s in specs], named, by_name) for size in sizes]
+    traces = []
+    for size in sizes:
+        inputs = [_make_input(s, size, form) for s in specs]
+        try:
+            traces.append(_trace(model, inputs, named, by_name))
+        except (ValueError, IndexError) as error:  # these show the shapes
+            if is_open and len(error.args) == 1:
+                shape = next(s for s in specs if _is_shape(s) and None in s)
+                error.args = (f"{error}; save_onnx: None in the sample's shape {tuple(shape)} was tried as {size}",)
+            raise
     proto = _build(model, traces, sizes, named, specs, is_open)
     content_bytes = sum(len(t.raw_data) for t in proto.graph.initializer)
     if content_bytes <= MAX_FILE_BYTES:
@@ -114,6 +129,8 @@ def _split_sample(model: Any, sample: Any) -> tuple[list[str], list[Any]]:
 
 def _make_input(spec: Any, size: int, dtype: np.dtype) -> Array:
     """Return an array of the input's shape and dtype, with ``size`` examples if the shape leaves the batch open."""
+    if spec is None or isinstance(spec, str):
+        raise DTypeError(f"save_onnx: sample has {short(spec)} as an input: give an array, or a shape such as (None, 3, 28, 28)")
     if not _is_shape(spec):
         return asarray(spec)
     if sum(n is None for n in spec) > 1 or any(n is not None and n < 0 for n in spec):
