@@ -252,6 +252,7 @@ REFUSED |= {
     "inside": (WIDE, (None, 3), wf.errors.ShapeError, r"in layer 1 of .*None in the sample's shape \(None, 3\) was tried as 3"),
     "second size": (lambda x: x + wf.ones((3, 2)), (None, 2), wf.errors.ShapeError, r"\(5, 2\).*\(None, 2\) was tried as 5"),
     "dict": (lambda a, b: a + b, {"a": wf.ones(4), "b": [2, None]}, wf.errors.ShapeError, r"\(4,\).*\(2, None\) was tried as 3"),
+    "key": (lambda x: x + wf.random.normal(size=3, key=wf.random.key(1)), (3,), TraceError, "computes random numbers"),
     "fixed": (WIDE, (2, 4), wf.errors.ShapeError, r"x has shape \(2, 4\)(?!.*tried)"),
 }
 

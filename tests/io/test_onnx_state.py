@@ -138,7 +138,8 @@ def test_state_is_refused(kind: str, rng: np.random.Generator, tmp_path: Path) -
         with pytest.raises(TraceError) as caught:
             wf.io.save_onnx(f, shape, tmp_path / "net.onnx")
         text = str(caught.value)
-        assert f"writes `{name}" in text and "keeps nothing from one call to the next" in text and ".eval()" not in text
+        verb = "leaves an array behind in" if kind in ("grow", "keep") else "writes"
+        assert f"{verb} `{name}" in text and "keeps nothing from one call to the next" in text and ".eval()" not in text
         assert contents(model) == before
     assert not [*tmp_path.iterdir()]
 
@@ -151,6 +152,24 @@ def test_state_of_models_with_unknown_widths(rng: np.random.Generator, tmp_path:
     with pytest.raises(TraceError, match="writes `total` in layer Stateful"):
         wf.io.save_onnx(model, x, tmp_path / "net.onnx")
     assert not model.total.numpy().any() and model.head.weight.shape == (WIDTH, 7) and model.training
+
+
+def test_weights_that_the_first_call_makes(rng: np.random.Generator, tmp_path: Path) -> None:
+    class Late(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head: Any = None
+
+        def forward(self, x: Any) -> Any:
+            self.head = self.head or nn.Linear(x.shape[1], 2)
+            return self.head(x)
+
+    net, x = Late(), wf.array(rng.normal(size=(3, WIDTH)).astype(np.float32))
+    with pytest.raises(TraceError, match=r"leaves an array behind in `head\.(weight|bias)`.*has to be called once before"):
+        wf.io.save_onnx(net, x, tmp_path / "net.onnx")
+    assert net.head is None
+    net(x)
+    check(net, (None, WIDTH), x, path=tmp_path / "net.onnx")
 
 
 def test_state_as_inputs(rng: np.random.Generator, tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def _add(w: Writer, n: Traced) -> str:
     operands = [w.value(i) for i in n.inputs]
     try:
         if entry is None:
-            raise NotWritten(f"the operation {name!r}")
+            raise NotWritten(f"random numbers (the operation {name!r})" if name == "random_bits" else f"the operation {name!r}")
         n.check_params(*OPEN_PARAMS)
         return w.add(entry, *operands) if isinstance(entry, str) else entry(w, n, *operands)
     except NotWritten as error:

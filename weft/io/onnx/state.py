@@ -19,6 +19,7 @@ from weft.transforms.jit import jit
 from weft.transforms.tracing import TracedCall
 
 RANDOM = "draws random numbers (the operation 'random_bits')"
+LEAVES = "leaves an array behind in "
 
 
 class Calls:
@@ -91,7 +92,7 @@ def trace_without_state(model: Callable[..., Any], call: Callable[..., Any], inp
             with record_calls() as calls:
                 traced = jit(call).trace(*inputs)
             changes = _find_changes(traced)
-            return traced, calls, changes, _name_changes(model, [cell for cell, _ in changes]) if changes else {}
+            return traced, calls, changes, _name_changes(model, traced, [cell for cell, _ in changes]) if changes else {}
         finally:
             for record in records:
                 if not record.is_unchanged():
@@ -116,21 +117,30 @@ def trace_without_state(model: Callable[..., Any], call: Callable[..., Any], inp
 
 
 def _find_changes(traced: TracedCall) -> list[tuple[Array, Node | None]]:
-    """Return the arrays that a traced call writes or leaves behind, with their new nodes, None for an input's."""
-    ends = [(cell, end) for kind, cell, end in traced.writes if kind == "cell"]
-    ends += [(cell, end) for cell, end, _ in traced.survivors]
+    """Return the arrays that a traced call leaves behind or writes, with their new nodes, None for an input's.
+
+    Arrays left behind are first: if they are weights, the random numbers that are drawn for them explain less.
+    """
+    ends = [(cell, end) for cell, end, _ in traced.survivors]
+    ends += [(cell, end) for kind, cell, end in traced.writes if kind == "cell"]
     return [(cell, traced.graph.outputs[k] if source == "out" else None) for cell, (source, k) in ends]
 
 
-def _name_changes(model: Any, cells: Sequence[Array]) -> dict[int, str]:
+def _name_changes(model: Any, traced: TracedCall, cells: Sequence[Array]) -> dict[int, str]:
     """Return what the model does to each changed array, with its name in the model or in what the function reaches, by id."""
     own = {id(a.cell): name for name, a in model.arrays().items()} if isinstance(model, Module) else {}
     records = jit(model).read_captured(again=True).records
     owners = name_owners(model, records)
+    left = {id(cell) for cell, _, _ in traced.survivors}
     names = {}
     for cell in cells:
         name = own.get(id(cell)) or name_of_array(records, cell, owners)
-        names[id(cell)] = RANDOM if is_position(cell) else f"writes `{name}`" if name else "writes an array"
+        if is_position(cell):
+            names[id(cell)] = RANDOM
+        elif id(cell) in left:
+            names[id(cell)] = f"{LEAVES}`{name}`" if name else f"{LEAVES}an attribute, a global, a list or a dict"
+        else:
+            names[id(cell)] = f"writes `{name}`" if name else "writes an array"
     return names
 
 
@@ -149,6 +159,11 @@ def _describe_change(model: Any, node: Node | None, name: str, chain: Sequence[M
         return f"{text}. The layer is in training mode: {fix}"
     if name == RANDOM:
         return f"{text}: make the numbers an input of the model; a dropout in a function takes training=False"
+    if name.startswith(LEAVES):
+        return (
+            f"{text}: a file keeps nothing from one call to the next. Return the array; a model that makes weights at its first "
+            "call has to be called once before"
+        )
     return (
         f"{text}: a file keeps nothing from one call to the next. Make the array an input of the model and return its new "
         "content, or export a model without it (a recurrent layer without stateful=True, attention without a cache)"
