@@ -134,7 +134,7 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     shape = _size(size, "uniform", low, high)
     unit = state.draw(state.uniform_node, key, "uniform", shape, form)
     are_numbers = arguments.is_number(low) and arguments.is_number(high)
-    width = high - low if are_numbers else wrap(op("subtract", _parameter(high, form), _parameter(low, form)))
+    width: Any = high - low if are_numbers else wrap(op("subtract", _parameter(high, form), _parameter(low, form)))
     if are_numbers and type(width) in (int, float) and abs(width) > form.largest:
         raise ValueError(f"uniform: high - low is {width:.6g}, and {form} ends at {form.largest:.6g}: draw in a wider dtype")
     return _scale_unit(unit, low, width)
