@@ -141,9 +141,14 @@ def amount(n: float) -> str:
     return f"{n:.0f} "
 
 
-def index_error(index: int, axis: int, size: int, where: str = "", function: str = "") -> IndexError:
-    """Return NumPy's error for an index out of range; ``where`` is the user's line, ``function`` the function called there."""
+def index_error(index: int, axis: int | str, size: int, where: str = "", function: str = "") -> IndexError:
+    """Return NumPy's error for an index out of range; ``where`` is the user's line, ``function`` the function called there.
+
+    axis : int; or the name of values that must be from 0 to ``size - 1`` and are no indices of the user, for another message
+    """
     text = f"index {index} is out of bounds for axis {axis} with size {size}"
+    if isinstance(axis, str):
+        text = f"{axis} must be from 0 to {size - 1}, not {index}"
     return IndexError((f"{function}: " if function else "") + text + (f" ({where})" if where else ""))
 
 

@@ -271,6 +271,7 @@ def test_alignments_that_do_not_fit() -> None:
         (lambda: losses.ctc(x, wf.array([1, 2])), ShapeError, r"\(T, N, C\) and \(N, S\)"),
         (lambda: losses.ctc(x, y, blank=4), ValueError, "from 0 to 3"),
         (lambda: losses.nll_loss(x, x), DTypeError, "must be labels"),
+        (lambda: losses.nll_loss(x[0], [0, 1, 1]), ShapeError, r"must be \(2,\) labels for log_probs \(2, 4\), not \(3,\)"),
         (lambda: losses.gaussian_nll(x, x, wf.ones(3)), ShapeError, "does not broadcast"),
         (lambda: losses.contrastive(x, x, wf.ones(3)), ShapeError, "one per pair"),
         (lambda: losses.triplet(x, x, x, margin=0.0), ValueError, "margin"),
@@ -278,6 +279,18 @@ def test_alignments_that_do_not_fit() -> None:
     ):
         with pytest.raises(error, match=words):
             bad()
+    jitted = wf.jit(lambda *a: losses.ctc(x, *a))
+    for labels, steps, counts, words in (
+        ([[1, 2], [1, 4]], [3, 3], [2, 2], "targets must be from 0 to 3, not 4"),
+        ([[1, 2], [1, -1]], [3, 3], [2, 2], "targets must be from 0 to 3, not -1"),
+        ([[1, 2], [1, 2]], [4, 3], [2, 2], "input_lengths must be from 0 to 3, not 4"),
+        ([[1, 2], [1, 2]], [3, 3], [3, 2], "target_lengths must be from 0 to 2, not 3"),
+    ):
+        with pytest.raises(IndexError, match=words):
+            wf.eval(jitted(*map(wf.array, (labels, steps, counts))))
+    want = losses.ctc(x, [[1, 2], [1, 9]], None, [2, 1])
+    got = jitted(wf.array([[1, 2], [1, 9]]), wf.array([3, 3]), wf.array([2, 1]))
+    np.testing.assert_allclose(got.numpy(), want.numpy(), atol=1e-6)
 
 
 def test_gradients_at_corners_are_finite() -> None:

@@ -185,6 +185,9 @@ def test_lengths_and_projections_are_checked() -> None:
     step = wf.jit(lambda x, n: layer(x, lengths=n)[0])
     for n in ([1, 4], [3, 2], [0, 4]):
         wf.eval(step(x, wf.array(n)))
+    for n in ([1, 5], [-1, 2]):
+        with pytest.raises(IndexError, match=r"LSTM: lengths must be from 0 to 4, not (5|-1) \(.*test_recurrent"):
+            wf.eval(step(x, wf.array(n)))
     assert step.traces == 1  # lengths are run-time values
     np.testing.assert_array_equal(GRU(3, 4)(x[:, 0], lengths=4)[0].numpy().shape, (4, 4))
     with pytest.raises(ValueError, match="lengths must be from 0 to 4"):

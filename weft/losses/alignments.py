@@ -16,7 +16,7 @@ from weft.functions.indexing.take_scatter import take_along_axis
 from weft.functions.indexing.where import where
 from weft.functions.reductions.folds import logsumexp
 from weft.functions.shape.axes import broadcast_to, concatenate, stack
-from weft.functions.support.arguments import check_int
+from weft.functions.support.arguments import check_int, check_range
 from weft.losses.arguments import check_labels
 from weft.transforms.control import scan
 
@@ -55,7 +55,10 @@ def ctc(
     ValueError
         ``blank`` is no class; a length of computed lengths is out of range; ``reduction`` is unknown.
     LabelError
-        A label of computed labels is not a class, or is ``blank``.
+        A label of computed labels is not a class, or is ``blank``. It is an IndexError and a ValueError.
+    IndexError
+        A pending length or label, or one inside a jitted function, is out of range: raised when the loss is computed. A label
+        that is ``blank`` is not found there.
 
     >>> x = wf.nn.log_softmax(wf.zeros((4, 1, 3)))
     >>> round(float(wf.losses.ctc(x, wf.array([[1, 2]]))), 4)
@@ -81,7 +84,7 @@ def ctc(
     ends = _read_lengths("input_lengths", input_lengths, batch, steps)
     lengths = _read_lengths("target_lengths", target_lengths, batch, labels.shape[1])
     labels = where(arange(labels.shape[1]) < lengths[:, None], labels.astype("int64"), blank)
-    _check_computed_labels(labels, lengths, classes, blank)
+    labels = _check_labels(labels, lengths, classes, blank)
     losses = _compute_losses(x, labels, ends, lengths, blank)
     is_possible = losses < IMPOSSIBLE
     losses = where(is_possible, losses, 0.0 if zero_infinity else float("inf"))
@@ -122,7 +125,7 @@ def _compute_losses(x: Array, labels: Array, ends: Array, lengths: Array, blank:
 
 
 def _read_lengths(argument: str, value: Any, batch: int, extent: int) -> Array:
-    """Return lengths as an int64 array of the batch; raise if one that is computed is not in 0..extent."""
+    """Return lengths as an int64 array of the batch. One outside of 0..extent raises: here, or a pending one when computed."""
     if value is None:
         return full((batch,), extent, dtype="int64")
     lengths = asarray(value)
@@ -135,16 +138,19 @@ def _read_lengths(argument: str, value: Any, batch: int, extent: int) -> Array:
         held = lengths.numpy()
         if ((held < 0) | (held > extent)).any():
             raise ValueError(f"ctc: {argument} must be from 0 to {extent}, not {held.tolist()}")
-    return lengths
+        return lengths
+    return check_range(lengths, extent + 1, f"ctc: {argument}")
 
 
-def _check_computed_labels(labels: Array, lengths: Array, classes: int, blank: int) -> None:
-    """Raise if a label that has been computed is no class or is ``blank``; pending ones are checked when they are gathered."""
+def _check_labels(labels: Array, lengths: Array, classes: int, blank: int) -> Array:
+    """Return the labels. Raise if one is no class or is ``blank``; pending ones are checked when they are computed, for their
+    range only."""
     if labels.node.value is None or lengths.node.value is None:
-        return
+        return check_range(labels, classes, "ctc: targets")
     held = labels.numpy()
     check_labels(held, classes)
     inside = np.arange(held.shape[1]) < lengths.numpy()[:, None]
     if (inside & (held == blank)).any():
         position = tuple(int(i) for i in np.argwhere(inside & (held == blank))[0])
         raise LabelError(f"ctc: the label at position {position} of targets is {blank}, the blank")
+    return labels

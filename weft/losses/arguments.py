@@ -9,13 +9,12 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.convert import cast, refuse_subclass
 from weft.dtypes.api import is_integer
-from weft.eager.apply import bind
 from weft.errors import DTypeError, LabelError, ShapeError
 from weft.functions.creation.fill import arange, asarray
 from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.indexing.where import where
 from weft.functions.shape.axes import expand_dims
-from weft.graph.primitives.table import TABLE
+from weft.functions.support.arguments import check_range
 from weft.process.docstrings import complete_each
 
 
@@ -48,8 +47,13 @@ def reduce_loss(name: str, x: Array, reduction: str, like: Array) -> Array:
     return to_storage_dtype(x if reduction == "none" else x.mean() if reduction == "mean" else x.sum(), like)
 
 
-def read_target(name: str, logits: Any, target: Any, ignore_index: int | None, argument: str = "logits") -> Array:
-    """Return labels or probabilities. Labels with values are checked here, pending ones by a node when they are computed."""
+def read_target(
+    name: str, logits: Any, target: Any, ignore_index: int | None, argument: str = "logits", takes_rows: bool = True,
+) -> Array:
+    """Return labels or probabilities. Labels with values are checked here, pending ones by a node when they are computed.
+
+    takes_rows : whether one-hot rows are allowed; otherwise they raise DTypeError
+    """
     shape = tuple(logits.shape)
     if not shape:
         raise ShapeError(f"{name}: {argument} must be (N, C), (N, C, ...) or (C,), not ()")
@@ -61,24 +65,31 @@ def read_target(name: str, logits: Any, target: Any, ignore_index: int | None, a
         fix = f": give target.reshape({labels})" if given in ((*labels, 1), (*labels[:1], 1, *labels[1:])) else ""
         if is_integer(logits.dtype) and not is_integer(operand.dtype):
             fix = f": the order is {name}({argument}, target)"
-        raise ShapeError(f"{name}: target must be {labels} labels or {shape} one-hot rows, not {given}{fix}")
+        rows = f" or {shape} one-hot rows" if takes_rows else f" for {argument} {shape}"
+        raise ShapeError(f"{name}: target must be {labels} labels{rows}, not {given}{fix}")
     if operand.ndim == len(shape):
+        if not takes_rows:
+            raise DTypeError(f"{name}: target must be labels; for probabilities use kl_div, or cross_entropy of logits")
         if ignore_index is not None:
             raise ValueError(f"{name}: ignore_index is for labels; give rows of zeros to leave rows out")
         return asarray(operand)
     if not is_integer(operand.dtype):
         problem = f"labels must be integers, not {operand.dtype}: cast with .astype('int32')"
-        raise DTypeError(f"{name}: {problem}; one-hot rows have shape {shape}")
+        raise DTypeError(f"{name}: {problem}" + (f"; one-hot rows have shape {shape}" if takes_rows else ""))
     if not isinstance(operand, Array):
         check_labels(operand, shape[axis], ignore_index)
         return widen_labels(asarray(operand))
-    wide = widen_labels(operand)
-    if operand.node.value is not None:  # the labels are computed already
-        check_labels(operand.numpy(), shape[axis], ignore_index)
+    return ensure_labels(f"{name}: labels", operand, shape[axis], ignore_index)
+
+
+def ensure_labels(name: str, labels: Array, classes: int, ignore_index: int | None = None) -> Array:
+    """Return labels as int32 or int64. Computed ones are checked here, pending ones by a node; ``name`` begins its message."""
+    wide = widen_labels(labels)
+    if labels.node.value is not None:
+        check_labels(labels.numpy(), classes, ignore_index)
         return wide
     checked = wide if ignore_index is None else where(wide == ignore_index, 0, wide)
-    inside = bind(TABLE["in_bounds"], checked.node, extent=shape[axis], axis=axis, from_end=False)
-    checked = wrap(cast(inside, wide.node.dtype))
+    checked = wrap(cast(check_range(checked, classes, name).node, wide.node.dtype))
     return checked if ignore_index is None else where(wide == ignore_index, ignore_index, checked)
 
 

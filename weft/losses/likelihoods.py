@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from weft.array import Array
-from weft.errors import DTypeError, ShapeError
+from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.dtype_info.half_precision import to_compute_dtype
 from weft.functions.elementwise.ufuncs import exp, log, log1p, maximum, stop_gradient
@@ -48,9 +48,7 @@ def nll_loss(
     2.5
     """
     scores = asarray(log_probs)
-    target = read_target("nll_loss", scores, target, ignore_index, "log_probs")
-    if target.ndim == scores.ndim:
-        raise DTypeError("nll_loss: target must be labels; for probabilities use kl_div, or cross_entropy of logits")
+    target = read_target("nll_loss", scores, target, ignore_index, "log_probs", takes_rows=False)
     axis = 0 if scores.ndim == 1 else 1
     x = to_compute_dtype(scores)
     weight = read_class_weight("nll_loss", weight, scores, axis, x.dtype)

@@ -16,6 +16,7 @@ from weft.functions.creation.fill import arange, asarray, zeros
 from weft.functions.elementwise.ufuncs import maximum, stop_gradient, tanh
 from weft.functions.indexing.where import where
 from weft.functions.shape.axes import concatenate, stack
+from weft.functions.support.arguments import check_range
 from weft.nn.dropout import check_probability, dropout
 from weft.nn.linear import linear, multiply
 from weft.nn.module import Module, uniform_parameter
@@ -193,6 +194,8 @@ class _Recurrent(Module):
             raise ShapeError(f"{name}: lengths has shape {counts.shape}, but must be ({batch},), one per sequence")
         if counts.node.value is not None and counts.size and not (0 <= int(counts.min()) and int(counts.max()) <= steps):
             raise ValueError(f"{name}: lengths must be from 0 to {steps}, the steps of x, not {counts.tolist()}")
+        if counts.node.value is None:
+            counts = check_range(counts, steps + 1, f"{name}: lengths")
         return (arange(steps)[:, None] < counts.reshape((1, batch)))[..., None]
 
     def _keep_states(self, states: State) -> None:
@@ -284,6 +287,8 @@ class RNN(_Recurrent):
     ------
     ShapeError, ValueError, DTypeError
         A size is not positive; x, the state or ``lengths`` do not fit; ``dropout`` or ``nonlinearity`` is out of range.
+    IndexError
+        A pending length, or one inside a jitted function, is not from 0 to the steps of x: raised when outputs are computed.
     TraceError
         The first batch is inside jit or grad, and ``input_size`` was left out.
 
@@ -319,6 +324,8 @@ class LSTM(_Recurrent):
         A size is not positive; x, the state or ``lengths`` do not fit; ``dropout`` or ``proj_size`` is out of range.
     TypeError
         Called: the state is not a pair.
+    IndexError
+        A pending length, or one inside a jitted function, is not from 0 to the steps of x: raised when outputs are computed.
     TraceError
         The first batch is inside jit or grad, and ``input_size`` was left out.
 

@@ -44,7 +44,7 @@ class Site(NamedTuple):
     """
 
     source_line: Any
-    axis: int
+    axis: int | str
     extent: int
     lowest: int
     is_unsigned: bool

@@ -520,6 +520,14 @@ def integer_node(x: Any, function: str, argument: str = "indices", bools: bool =
     return value
 
 
+def check_range(x: Array, extent: int, name: str) -> Array:
+    """Return integers as int64; when they are computed, IndexError is raised unless they are from 0 to ``extent - 1``.
+
+    ``name`` begins the message: "ctc: input_lengths".
+    """
+    return wrap(bind(TABLE["in_bounds"], x.node, extent=extent, axis=name, from_end=False))
+
+
 MAX_COMPARED = 32  # up to this length, comparing with every element is faster than the dependent reads of a search
 
 

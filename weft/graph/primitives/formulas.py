@@ -252,5 +252,5 @@ def count_index(m: Any, x: Any, extent: int, from_end: bool = True) -> Any:
     return m.select(m.lt(value, m.const(0, value)), m.add(value, m.const(extent, value)), value)
 
 
-def in_bounds(m: Any, x: Any, extent: int, axis: int, from_end: bool) -> Any:
+def in_bounds(m: Any, x: Any, extent: int, axis: int | str, from_end: bool) -> Any:
     return m.check(count_index(m, x, extent, from_end), extent)

@@ -55,14 +55,14 @@ def _result_shape(name: str, x: Node, indices: Sequence[Node], axes: Ints) -> Sh
     return shape + tuple([n for d, n in enumerate(x.shape) if d not in axes])
 
 
-def _in_bounds_rule(x: Node, extent: int, axis: int, from_end: bool) -> tuple[Shape, Format]:
+def _in_bounds_rule(x: Node, extent: int, axis: int | str, from_end: bool) -> tuple[Shape, Format]:
     check_dtype("in_bounds", x, INTEGERS)
     if extent == 0 and 0 not in x.shape:
         raise IndexError(f"every index is out of bounds for axis {axis} with size 0")
     return x.shape, INT64
 
 
-def _in_bounds(x: np.ndarray, extent: int, axis: int, from_end: bool) -> np.ndarray:
+def _in_bounds(x: np.ndarray, extent: int, axis: int | str, from_end: bool) -> np.ndarray:
     wide = x.astype(np.int64)
     if not x.size:
         return wide
@@ -247,7 +247,8 @@ def _last_equal_batch(inputs: Inputs, dims: Dims, extent: int) -> NodeAndAxis:
 
 
 # in_bounds: indices counted from the front; IndexError for one outside of -extent..extent-1, or without ``from_end`` outside of
-# 0..extent-1. axis: the axis in the error message. Not exact: it must not be folded while a graph is built.
+# 0..extent-1. axis: the axis or the name in the error message (``errors.index_error``). Not exact: it must not be folded while
+# a graph is built.
 IN_BOUNDS = register(Primitive(
     "in_bounds", "elementwise", _in_bounds_rule, _in_bounds, in_bounds_formula, zero_vjp, common.batch_elementwise("in_bounds"),
     common.elementwise_cost(2), exact=False, cheap=True, raises=True,
