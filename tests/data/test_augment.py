@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import weft as wf
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, LabelError, ShapeError
 
 data = wf.data
 
@@ -109,6 +109,13 @@ def test_refusals() -> None:
         (lambda: data.mixup(x, wf.array([0, 1, 1]), 2), ShapeError, "one length"),
         (lambda: data.mixup(x.astype("uint8"), wf.array([0, 1]), 2), DTypeError, "must be float"),
         (lambda: data.mixup(x, wf.array([0, 1]), 2, alpha=0.0), ValueError, "alpha"),
+        (lambda: data.mixup(x, wf.array([0, 5]), 3), LabelError, "label 5 at position 1"),
+        (lambda: data.mixup(x, [-1, 0], 3), LabelError, "label -1 at position 0"),
+        (lambda: data.mixup(x, wf.array([True, True]), 1), LabelError, "label 1 at position 0"),
+        (lambda: wf.eval(wf.jit(lambda y: data.mixup(x, y, 3))(wf.array([0, 3]))), IndexError, "mixup: labels .* not 3"),
+        (lambda: data.random_flip(x, key=3), DTypeError, "random_flip: key"),
+        (lambda: data.random_crop(x, 2, key=3), DTypeError, "random_crop: key"),
+        (lambda: data.mixup(x, x, key=3), DTypeError, "mixup: key"),
     ):
         with pytest.raises(error, match=words):
             call()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft.array import Array
+from weft.array import Array, wrap
 from weft.dtypes.api import is_float, is_integer
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions import random
@@ -17,10 +17,12 @@ from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storag
 from weft.functions.elementwise.ufuncs import exp, floor, log, minimum, rint, sqrt
 from weft.functions.indexing.take_scatter import gather, one_hot, take, take_along_axis
 from weft.functions.indexing.where import where
+from weft.functions.random.state import key_node
 from weft.functions.reductions.folds import argmax
 from weft.functions.shape.axes import flip, moveaxis
 from weft.functions.statistics.pad import pad
 from weft.functions.support.arguments import axis_index, check_int
+from weft.losses.arguments import ensure_labels
 from weft.process.docstrings import complete_module
 
 CANDIDATES = 16  # of a gamma variate by Marsaglia's and Tsang's method, which accepts each with a probability of 0.95 at least
@@ -52,7 +54,7 @@ def random_crop(x: Any, size: Any, padding: Any = 0, *, key: Any = None) -> Arra
     n, _, rows, columns = x.shape
     if height > rows + 2 * v or width > columns + 2 * h:
         raise ShapeError(f"random_crop: size {(height, width)} is larger than the images {x.shape} with padding {(v, h)}")
-    keys = _split_key(key, 2)
+    keys = _split_key("random_crop", key, 2)
     top = random.integers(0, rows + 2 * v - height + 1, (n, 1, 1), key=keys[0])
     left = random.integers(0, columns + 2 * h - width + 1, (n, 1, 1), key=keys[1])
     wide = pad(x, [(0, 0), (0, 0), (v, v), (h, h)])
@@ -87,7 +89,7 @@ def random_flip(x: Any, p: float = 0.5, axis: int = -1, *, key: Any = None) -> A
     _check_share("random_flip", p)
     if axis_index(axis, x.ndim, "random_flip") == 0:
         raise ShapeError(f"random_flip: axis {axis} of x {x.shape} is that of the samples")
-    is_flipped = random.bernoulli(p, (len(x),) + (1,) * (x.ndim - 1), key=key)
+    is_flipped = random.bernoulli(p, (len(x),) + (1,) * (x.ndim - 1), key=_read_key("random_flip", key))
     return where(is_flipped, flip(x, axis=axis), x)
 
 
@@ -125,7 +127,7 @@ def random_erasing(
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not 0 < pair[0] <= pair[1]:
             raise ValueError(f"random_erasing: {name} must be (low, high) with 0 < low <= high, not {short(pair)}")
     n, _, rows, columns = x.shape
-    keys, shape = _split_key(key, 5), (n, 1, 1, 1)
+    keys, shape = _split_key("random_erasing", key, 5), (n, 1, 1, 1)
     area = random.uniform(scale[0], scale[1], shape, key=keys[0]) * float(rows * columns)
     aspect = exp(random.uniform(math.log(ratio[0]), math.log(ratio[1]), shape, key=keys[1]))
     height, width = minimum(rint(sqrt(area * aspect)), rows), minimum(rint(sqrt(area / aspect)), columns)
@@ -158,6 +160,10 @@ def mixup(x: Any, y: Any, num_classes: int | None = None, alpha: float = 0.2, *,
     ------
     ShapeError, DTypeError, ValueError
         Lengths differ; ``x`` is not float; labels without ``num_classes``; ``alpha`` is not positive.
+    LabelError
+        A label of computed labels is not in 0..num_classes-1. It is an IndexError and a ValueError.
+    IndexError
+        A label of pending labels, or of labels inside a jitted function, is not: raised when the targets are computed.
 
     >>> x, y = wf.data.mixup(wf.ones((4, 3)), wf.array([0, 1, 2, 1]), num_classes=3)
     >>> x.shape, y.shape
@@ -173,8 +179,10 @@ def mixup(x: Any, y: Any, num_classes: int | None = None, alpha: float = 0.2, *,
     if is_integer(y.dtype) or y.dtype.kind == "b":
         if num_classes is None:
             raise ValueError("mixup: y has labels, which are mixed as probabilities: give num_classes")
-        y = one_hot(y.astype("int64"), num_classes, dtype="float32")
-    keys = _split_key(key, 2)
+        num_classes = check_int(num_classes, "mixup", "num_classes")
+        labels = ensure_labels("mixup: labels", y if is_integer(y.dtype) else y.astype("int32"), num_classes)
+        y = one_hot(labels, num_classes, dtype="float32")
+    keys = _split_key("mixup", key, 2)
     order, weight = random.permutation(len(x), key=keys[0]), _draw_beta(float(alpha), keys[1])
     mixed = []
     for a in (x, y):
@@ -186,7 +194,7 @@ def mixup(x: Any, y: Any, num_classes: int | None = None, alpha: float = 0.2, *,
 
 def _draw_beta(alpha: float, key: Any) -> Array:
     """Draw a number of the beta distribution with two equal parameters, as a function of two gamma variates' logarithms."""
-    keys, d = _split_key(key, 3), alpha + 1.0 - 1.0 / 3.0
+    keys, d = _split_key("mixup", key, 3), alpha + 1.0 - 1.0 / 3.0
     z = random.normal(size=(2, CANDIDATES), key=keys[0])
     base = 1.0 + z / math.sqrt(9.0 * d)
     is_positive = base > 0
@@ -198,9 +206,14 @@ def _draw_beta(alpha: float, key: Any) -> Array:
     return 1.0 / (1.0 + exp(gamma[1] - gamma[0]))
 
 
-def _split_key(key: Any, count: int) -> Any:
+def _split_key(name: str, key: Any, count: int) -> Any:
     """Return ``count`` keys, or Nones for the hidden state."""
-    return (None,) * count if key is None else random.split(key, count)
+    return (None,) * count if key is None else random.split(_read_key(name, key), count)
+
+
+def _read_key(name: str, key: Any) -> Array | None:
+    """Return the key of function ``name``, or None for the hidden state."""
+    return None if key is None else wrap(key_node(key, name))
 
 
 def _check_share(name: str, p: Any) -> None:

@@ -338,10 +338,11 @@ def split(key: Any, num: int = 2, /) -> Array:
     False
     """
     (count,) = shape_tuple(num, "split", "num")
-    return wrap(wide(Words(_key_node(key, "split"), number(_SPLIT, UINT64), None), (count,)))
+    return wrap(wide(Words(key_node(key, "split"), number(_SPLIT, UINT64), None), (count,)))
 
 
-def _key_node(key: Any, function: str) -> Node:
+def key_node(key: Any, function: str) -> Node:
+    """Return the node of a key that ``function`` was given; raise DTypeError for anything else."""
     value = node(key, function, "key")
     if value.dtype != UINT64 or value.shape:
         raise DTypeError(
@@ -385,7 +386,7 @@ def open_words(key: Any, function: str) -> Words:
     stream = _HIDDEN_STREAM if key is None else key
     if isinstance(stream, Stream):
         return Words(stream.key.node, stream.base.node, stream)
-    return Words(_key_node(key, function), number(0, UINT64), None)
+    return Words(key_node(key, function), number(0, UINT64), None)
 
 
 Formula = Callable[[Any, Shape, Format], Node]  # (source of words, shape, dtype) -> numbers
