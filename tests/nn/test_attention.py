@@ -174,13 +174,19 @@ def test_a_cache_gives_what_the_whole_sequence_gives(norm_first: bool) -> None:
         cache.reset()
     assert step.traces == 1
     cache.length[...] = 10
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="KeyValueCache: positions must be from 0 to 9, not 10"):
         wf.eval(step(x[:, :1]))
     assert int(cache.length) == 10  # the call that failed has changed nothing
     with pytest.raises(ShapeError, match="no room for 1 positions of 10; 10 are used"):
         layer(x[:, :1], cache=cache)
     with pytest.raises(ShapeError, match=r"must be \(2, 3, L, 4\)"):
         cache.update(wf.ones((2, 2, 1, 4)), wf.ones((2, 3, 1, 4)))
+    with pytest.raises(DTypeError, match="value must be float, not complex64"):
+        cache.update(wf.ones((2, 3, 1, 4)), wf.ones((2, 3, 1, 4), dtype="complex64"))
+    for dtype in ("int32", bool, "complex64"):
+        with pytest.raises(DTypeError, match="KeyValueCache: dtype must be float"):
+            nn.KeyValueCache(2, 3, 10, 4, dtype=dtype)
+    assert nn.KeyValueCache(2, 3, 10, 4, dtype="bfloat16").values.dtype.name == "bfloat16"
     with pytest.raises(TypeError, match="self-attention"):
         nn.MultiHeadAttention(12, 3)(x, x, cache=cache)
 

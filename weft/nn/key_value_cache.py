@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.errors import ShapeError
+from weft.dtypes.api import is_float
+from weft.dtypes.formats import FLOATS
+from weft.dtypes.parse import parse_dtype
+from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import arange, asarray, zeros
+from weft.functions.support.arguments import check_range
 from weft.nn.module import Module
 from weft.nn.size_arguments import extents
 from weft.process.docstrings import complete_each
@@ -35,8 +39,8 @@ class KeyValueCache(Module):
 
     Raises
     ------
-    ShapeError, TypeError
-        A size is not positive; the cache is called like a layer.
+    ShapeError, DTypeError, TypeError
+        A size is not positive; ``dtype`` is not float; the cache is called like a layer.
 
     Examples
     --------
@@ -54,6 +58,8 @@ class KeyValueCache(Module):
         super().__init__()
         sizes = extents("KeyValueCache", batch=batch, num_heads=num_heads, max_length=max_length, head_dim=head_dim)
         self.batch, self.num_heads, self.max_length, self.head_dim = sizes
+        if (format := parse_dtype(dtype)) not in FLOATS:
+            raise DTypeError(f"KeyValueCache: dtype must be float, not {format.name}: keys and values are float")
         self.keys, self.values = zeros(sizes, dtype=dtype), zeros(sizes, dtype=dtype)
         self.length = zeros((), dtype="int32")
 
@@ -74,6 +80,8 @@ class KeyValueCache(Module):
         ------
         ShapeError
             The shapes do not fit, or L positions are more than are left.
+        DTypeError
+            ``key`` or ``value`` is not float.
         IndexError
             The same inside a jitted function.
 
@@ -88,6 +96,8 @@ class KeyValueCache(Module):
         key, value = asarray(key), asarray(value)
         sizes = f"({self.batch}, {self.num_heads}, L, {self.head_dim})"
         for name, a in (("key", key), ("value", value)):
+            if not is_float(a.dtype):
+                raise DTypeError(f"KeyValueCache: {name} must be float, not {a.dtype}")
             if a.ndim != 4 or (*a.shape[:2], a.shape[3]) != (self.batch, self.num_heads, self.head_dim):
                 raise ShapeError(f"KeyValueCache: {name} has shape {a.shape}, but must be {sizes}")
         count = key.shape[2]
@@ -98,6 +108,7 @@ class KeyValueCache(Module):
             room = f"there is no room for {count} positions of {self.max_length}"
             raise ShapeError(f"KeyValueCache: {room}{held}: reset() empties it")
         places = self.length + arange(count, dtype="int32")
+        places = check_range(places, self.max_length, "KeyValueCache: positions")
         self.keys[:, :, places] = key.astype(self.keys.dtype)
         self.values[:, :, places] = value.astype(self.values.dtype)
         self.length[...] = self.length + count
