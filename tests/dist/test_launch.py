@@ -67,3 +67,9 @@ def test_weft_train_on_two_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--ranks", "2", "--shards", "2", "--watch"], "train: --watch is for one process"),
     ):
         assert main(["train", "digits", *options]) == 1 and text in capsys.readouterr().err
+
+
+def test_a_missing_script_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["launch", "-n", "2"])
+    assert capsys.readouterr().err.endswith("are required: script\n")

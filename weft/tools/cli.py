@@ -76,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     launch.add_argument("-n", type=int, required=True, metavar="RANKS", help="number of ranks, which share this machine's cores")
     launch.add_argument("--patience", type=float, metavar="SECONDS", help="how long a rank waits for the others; default 60")
     launch.add_argument("script")
-    launch.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the script")
+    rest = launch.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the script")
+    rest.required = False  # Python 3.11 to 3.13 list it among missing arguments otherwise
     launch.set_defaults(run=_launch)
     commands.add_parser("info", help="show this machine's devices and caches").set_defaults(run=_info)
     return parser
