@@ -85,11 +85,44 @@ def test_pairs_of_padding(rng: np.random.Generator) -> None:
     assert nn.Conv2d(2, 3, 3, padding=((1, 1), (2, 2))).padding == (1, 2)
 
 
+@pytest.mark.parametrize("align_corners", [True, False])
+@pytest.mark.parametrize("padding_mode", ["border", "reflection"])
+def test_places_at_a_border_have_no_gradient(padding_mode: str, align_corners: bool, rng: np.random.Generator) -> None:
+    n = 4
+    edge = 1.0 if align_corners else 1.0 - 1.0 / n  # the centre of the last pixel
+    x = wf.array(np.cumsum(rng.uniform(1, 2, (1, 1, n, n)), axis=3))
+    grid = np.zeros((1, 1, 5, 2))
+    grid[0, 0, :, 0] = -edge, edge, 0.9 * edge, rng.uniform(-0.9, 0.9) * edge, -0.9 * edge
+    slope = wf.grad(lambda g: nn.grid_sample(x, g, "bilinear", padding_mode, align_corners).sum())(wf.array(grid)).numpy()
+    assert not slope[0, 0, :2, 0].any() and (slope[0, 0, 2:, 0] > 0.5).all()
+
+
+def test_unpooling_refuses_places_and_sizes_that_no_pooling_gives(rng: np.random.Generator) -> None:
+    for _ in range(8):
+        k, s = (int(v) for v in rng.integers(1, 5, 2))
+        p, n = int(rng.integers(0, k // 2 + 1)), int(rng.integers(k, 12))
+        x = wf.array(rng.uniform(1, 2, (2, 1, n)))
+        y, places = nn.max_pool1d(x, k, s, p, return_indices=True)
+        back = nn.max_unpool1d(y, places, k, s, p, output_size=n).numpy()
+        assert (back == np.where(back == 0, 0, x.numpy())).all() and back.any()
+        for size in (n + s, n - 2 * s):
+            with pytest.raises(ShapeError, match="output_size"):
+                nn.max_unpool1d(y, places, k, s, p, output_size=size)
+        row = int(rng.integers(0, 2))
+        for bad in (-1, n):
+            wrong = places.numpy().copy()
+            wrong[row, 0, -1] = bad
+            for f in (nn.max_unpool1d, wf.jit(nn.max_unpool1d, static_argnums=(2, 3, 4, 5))):
+                with pytest.raises(IndexError, match=f"max_unpool1d: indices must be from 0 to {n - 1}, not {bad}"):
+                    wf.eval(f(y, wf.array(wrong), k, s, p, n))
+
+
 @pytest.mark.parametrize("call, error, words", [
     (lambda x: nn.interpolate(x), TypeError, "give size or scale_factor"),
     (lambda x: nn.interpolate(x, 3, 2), TypeError, "not both"),
     (lambda x: nn.interpolate(x, 3, mode="linaer"), ValueError, "mode must be one of"),
-    (lambda x: nn.interpolate(x, 3, mode="trilinear"), ValueError, "2 spatial dimensions"),
+    (lambda x: nn.interpolate(x, 3, mode="trilinear"), ValueError, r"not 'trilinear' for x \(N, C, H, W\)"),
+    (lambda x: nn.interpolate(x[0], scale_factor=(1, 2)), ShapeError, r"must be a positive number, not \(1, 2\)"),
     (lambda x: nn.interpolate(x, 3, antialias=True), ValueError, "antialias is for"),
     (lambda x: nn.interpolate(x, scale_factor=0.1), ShapeError, "leaves no pixel"),
     (lambda x: nn.interpolate(x[0, 0], 3), ShapeError, r"x must be \(N, C, L\)"),

@@ -12,7 +12,6 @@ from weft.dtypes.api import is_float
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import arange, asarray
 from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
-from weft.functions.elementwise.compositions import clip
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import floor, rint, stop_gradient
 from weft.functions.indexing.take_scatter import gather
@@ -49,7 +48,8 @@ def grid_sample(
     -------
     Array
         Of shape (N, C, ...) with the middle dimensions of ``grid``, and the dtype of ``x``. The gradient of places is that of
-        the interpolation, 0 in mode "nearest".
+        the interpolation, 0 in mode "nearest". With "border" and "reflection" places at the centre of the first or last pixel
+        and beyond it, in the border, have the gradient 0, as in PyTorch.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def _bring_inside(p: Array, n: int, padding_mode: str, align_corners: bool) -> A
         turns: Any = stop_gradient(floor(distance / span))
         rest = distance - turns * span
         p = where(turns % 2 == 0, rest + low, span - rest + low)
-    return clip(p, 0.0, float(n - 1))
+    return where(p <= 0, 0.0, where(p >= n - 1, n - 1.0, p))  # as in PyTorch, the derivative at the borders is 0, not 0.5
 
 
 def _take_linear(p: Array) -> list[tuple[Array, Any]]:

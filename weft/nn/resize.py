@@ -104,7 +104,7 @@ def _check_mode(mode: Any, spatial: int, align_corners: bool, antialias: bool) -
         needed = spatial
     if name not in MODES or needed != spatial:
         modes = ", ".join(map(repr, MODES))
-        raise ValueError(f"interpolate: mode must be one of {modes}, not {short(mode)} for {spatial} spatial dimensions")
+        raise ValueError(f"interpolate: mode must be one of {modes}, not {short(mode)} for x {IMAGE_LAYOUTS[spatial]}")
     for option, value in (("align_corners", align_corners), ("antialias", antialias)):
         if value and name not in _REACH:
             raise ValueError(f'interpolate: {option} is for mode "linear" or "cubic", not {mode!r}')
@@ -122,7 +122,7 @@ def _read_sizes(shape: tuple[int, ...], size: Any, scale_factor: Any) -> tuple[t
         return extents, tuple(n / out for n, out in zip(shape, extents, strict=True))
     factors = tuple(scale_factor) if isinstance(scale_factor, tuple | list) else (scale_factor,) * len(shape)
     if len(factors) != len(shape) or not all(isinstance(f, int | float | np.number) and 0 < f < math.inf for f in factors):
-        forms = f"a positive number, or one for each of {len(shape)} dimensions"
+        forms = "a positive number" + (f", or one for each of {len(shape)} dimensions" if len(shape) > 1 else "")
         raise ShapeError(f"interpolate: scale_factor must be {forms}, not {short(scale_factor)}")
     extents = tuple(math.floor(n * float(f)) for n, f in zip(shape, factors, strict=True))
     if 0 in extents:

@@ -44,7 +44,8 @@ def check_pads(value: Any, count: int, name: str) -> tuple[tuple[int, int], ...]
     if not isinstance(value, tuple | list) or not any(isinstance(v, tuple | list) for v in value):
         return tuple((n, n) for n in check_sizes(value, count, name))
     if len(value) != count:
-        forms = f"an int, or an int or a pair (before, after) for each of {count} dimensions"
+        each = f"for each of {count} dimensions" if count > 1 else "in a tuple of one"
+        forms = f"an int, or an int or a pair (before, after) {each}"
         raise ShapeError(f"{name} must be {forms}, not {short(value)}")
     pairs = [check_sizes(v, 2, name) for v in value]
     return tuple((low, high) for low, high in pairs)

@@ -10,6 +10,7 @@ from weft.dtypes.api import is_integer
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.creation.fill import arange, asarray, zeros
 from weft.functions.indexing.take_scatter import scatter_set
+from weft.functions.support.arguments import check_range
 from weft.nn.module import Module, derive_variants, describe_variants
 from weft.nn.pooling import window_sizes
 from weft.nn.size_arguments import check_sizes, images
@@ -29,16 +30,29 @@ def max_unpool(
         raise DTypeError(f"{name}: indices must be integers, not {places.dtype}")
     k, s, p = window_sizes(name, spatial, kernel_size, stride, padding)
     if len(k) != spatial:
-        raise ShapeError(f"{name}: kernel_size must be an int or {spatial} of them, not {short(kernel_size)}")
+        forms = "an int" if spatial == 1 else f"an int or {spatial} of them"
+        raise ShapeError(f"{name}: kernel_size must be {forms}, not {short(kernel_size)}")
+    defaults = tuple((n - 1) * step + size - 2 * low for n, step, size, low in zip(x.shape[2:], s, k, p, strict=True))
     if output_size is None:
-        extents = tuple((n - 1) * step + size - 2 * low for n, step, size, low in zip(x.shape[2:], s, k, p, strict=True))
+        extents = defaults
     else:
         sizes = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size,) * spatial
         extents = check_sizes(sizes[2:] if len(sizes) == spatial + 2 else sizes, spatial, f"{name}: output_size", 1)
+        smallest = [d - step + 1 for d, step in zip(defaults, s, strict=True)]
+        largest = [d + step - 1 for d, step in zip(defaults, s, strict=True)]
+        if not all(a <= n <= b for a, n, b in zip(smallest, extents, largest, strict=True)):
+            windows = f"kernel_size={k}, stride={s} and padding={p}"
+            raise ShapeError(
+                f"{name}: output_size {extents} has no pooling with {windows} to the extents {x.shape[2:]} of x: it must be from "
+                f"{tuple(max(a, 1) for a in smallest)} to {tuple(largest)}"
+            )
+    if min(extents) < 1:
+        raise ShapeError(f"{name}: the result of x {x.shape} would have the extents {extents}")
     n, c = x.shape[:2]
     flat = zeros((n, c, math.prod(extents)), dtype=x.dtype)
     many = math.prod(x.shape[2:])
-    where = (arange(n).reshape((n, 1, 1)), arange(c).reshape((c, 1)), places.reshape((n, c, many)))
+    inside = check_range(places.reshape((n, c, many)), math.prod(extents), f"{name}: indices")
+    where = (arange(n).reshape((n, 1, 1)), arange(c).reshape((c, 1)), inside)
     return scatter_set(flat, where, x.reshape((n, c, many))).reshape((n, c, *extents))
 
 
@@ -64,7 +78,8 @@ def max_unpool2d(
     Raises
     ------
     ShapeError, DTypeError, IndexError
-        Shapes do not fit; ``indices`` are no integers; one is outside of the result.
+        Shapes do not fit, or no pooling with these windows maps ``output_size`` to the extents of ``x``; ``indices`` are no
+        integers; one is negative or outside of the result, which is raised when the result is computed.
 
     >>> y, indices = wf.nn.max_pool2d(wf.array([[[[1.0, 3.0], [2.0, 0.0]]]]), 2, return_indices=True)
     >>> wf.nn.max_unpool2d(y, indices, 2).tolist()
