@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.errors import ShapeError
+from weft.errors import LabelError, ShapeError
 
 
 def test_a_suggestion_trains_and_nothing_has_changed(rng: np.random.Generator) -> None:
@@ -40,11 +40,42 @@ def test_rates_that_diverge_end_the_search() -> None:
     assert np.isfinite(found.losses).all()
 
 
+def test_a_search_that_data_end_says_so(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(64, 3)).astype("float32")
+    bad, net = int(rng.integers(64)), wf.nn.Linear(3, 1)
+    before = net.weight.numpy().copy()
+    for data, targets, what in ((np.where(np.arange(64)[:, None] == bad, np.nan, x), x, "x"), (x, np.full_like(x, np.inf), "y")):
+        words = rf"find_lr: the loss is not finite.*{what}, sample {bad if what == 'x' else '[0-9]+'}, holds (nan|inf)"
+        with pytest.warns(RuntimeWarning, match=words):
+            found = wf.train.find_lr(net, data, targets[:, :1], loss=wf.losses.mse, batch_size=16)
+        assert len(found.rates) < 4 and found.suggestion is None
+        np.testing.assert_array_equal(net.weight.numpy(), before)
+
+
+def test_states_of_recurrent_layers_are_restored(rng: np.random.Generator) -> None:
+    net = wf.nn.Sequential(wf.nn.RNN(3, 2, stateful=True), wf.nn.Lambda(lambda y: y[0][:, -1]))
+    names = net.arrays().keys()
+    wf.train.find_lr(net, rng.normal(size=(8, 4, 3)), rng.normal(size=(8, 2)), loss=wf.losses.mse, batch_size=8, steps=4)
+    assert net.arrays().keys() == names
+
+
 def test_refusals() -> None:
     net, x = wf.nn.Linear(3, 1), np.ones((4, 3), "float32")
     with pytest.raises(ValueError, match="least=1, most=0.1"):
         wf.train.find_lr(net, x, x, least=1, most=0.1)
-    with pytest.raises(ShapeError, match="4 and 3"):
+    with pytest.raises(ShapeError, match="find_lr: x has 4 samples"):
         wf.train.find_lr(net, x, x[:3])
+    for search in (wf.train.find_lr, wf.train.fit):
+        name = search.__name__
+        with pytest.raises(ValueError, match=f"{name}: the model gives one number a sample.*cross_entropy is 0"):
+            search(net, x, x[:, :1])
+        with pytest.raises(ValueError, match=f"{name}: y holds numbers down to -1"):
+            search(net, x, -x)
+        with pytest.raises(TypeError, match=f"{name}: loss must be a function"):
+            search(net, x, x, loss="mse")
+    with pytest.raises(LabelError, match="label 3 at position 0"):
+        wf.train.find_lr(wf.nn.Linear(3, 3), x, np.full(4, 3))
+    with pytest.warns(RuntimeWarning, match="find_lr: the model ends with Softmax"):
+        wf.train.find_lr(wf.nn.Sequential(wf.nn.Linear(3, 3), wf.nn.Softmax()), x, np.zeros(4, "int32"), steps=2)
     with pytest.raises(ValueError, match="used before"):
         wf.train.find_lr(net, x, x, optimizer=wf.optim.Adam().init(net))

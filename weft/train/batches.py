@@ -203,29 +203,30 @@ def is_stream(x: Any) -> bool:
     return isinstance(x, Iterable) and not hasattr(x, "dtype")
 
 
-def check_samples(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+def check_samples(x: Any, y: Any, function: str = "fit") -> tuple[np.ndarray, np.ndarray]:
     """Return samples and targets as NumPy arrays (memory-mapped ones unchanged), or raise if they do not fit each other."""
     for name, a in (("x", x), ("y", y)):
         if isinstance(a, str | os.PathLike):
-            raise TypeError(f"fit: {name} is a path, {os.fspath(a)!r}: read the file first, such as np.load or np.loadtxt")
+            fix = "read the file first, such as np.load or np.loadtxt"
+            raise TypeError(f"{function}: {name} is a path, {os.fspath(a)!r}: {fix}")
         shapes = {np.shape(part) for part in a if hasattr(part, "shape")} if isinstance(a, tuple | list) else set()
         is_pair = isinstance(a, tuple) and len(a) < 9 and len(shapes) == 1 and shapes != {()}
         if isinstance(a, Mapping) or len(shapes) > 1 or is_pair:
             what = "input" if name == "x" else "target"
             raise TypeError(
-                f"fit: {name} is a {type(a).__name__} of {len(a)} {what}s; fit takes one array of them: join them along an axis "
-                f"(wf.concat, wf.stack) and take them apart in {'forward' if name == 'x' else 'the loss'}, or write the step "
-                "with wf.value_and_grad and optimizer.update"
+                f"{function}: {name} is a {type(a).__name__} of {len(a)} {what}s; {function} takes one array of them: join them "
+                f"along an axis (wf.concat, wf.stack) and take them apart in {'forward' if name == 'x' else 'the loss'}, or "
+                "write the step with wf.value_and_grad and optimizer.update"
             )
         refuse_subclass(a)
     x, y = (a.numpy() if isinstance(a, Array) else a if isinstance(a, np.memmap) else np.asarray(a) for a in (x, y))
     if not x.ndim:
-        raise ShapeError(f"fit: x is one value, {short(x[()])}, not an array of samples")
+        raise ShapeError(f"{function}: x is one value, {short(x[()])}, not an array of samples")
     if not len(x):
-        raise ShapeError(f"fit: x is empty: shape {x.shape}")
+        raise ShapeError(f"{function}: x is empty: shape {x.shape}")
     if not y.ndim or len(x) != len(y):
         count = f"{len(y)} (shape {y.shape})" if y.ndim else "no dimensions"
-        raise ShapeError(f"fit: x has {len(x)} samples (shape {x.shape}), y has {count}")
+        raise ShapeError(f"{function}: x has {len(x)} samples (shape {x.shape}), y has {count}")
     for name, a in (("x", x), ("y", y)):
         if not is_real(a.dtype):
             fix = {
@@ -233,7 +234,8 @@ def check_samples(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
                 "O": f": cast it, {name}.astype('float32')",
                 "U": f": np.unique({name}, return_inverse=True) returns the texts and the number of each",
             }.get(a.dtype.kind, "")
-            raise DTypeError(f"fit: {name} must hold real numbers, not {'texts' if a.dtype.kind == 'U' else a.dtype}{fix}")
+            kind = "texts" if a.dtype.kind == "U" else a.dtype
+            raise DTypeError(f"{function}: {name} must hold real numbers, not {kind}{fix}")
     return x, y
 
 

@@ -1,4 +1,4 @@
-"""What ``fit`` doubts before it trains: data that were not scaled, a softmax before the loss that has one, impossible targets."""
+"""What ``fit`` and ``find_lr`` check before they train: unscaled data, a softmax too many, impossible targets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft.train.metrics import evaluation_mode
 _PROBABILITIES = (Softmax, Sigmoid, softmax, sigmoid)  # layers and functions whose results are probabilities
 
 
-def warn_unscaled(model: Module, feed: Feed) -> None:
+def warn_unscaled(model: Module, feed: Feed, function: str = "fit") -> None:
     """Warn if bytes such as pixels reach a layer with weights without having been scaled."""
     if not isinstance(feed, Arrays) or feed.x.dtype != np.uint8 or feed.x.ndim < 2 or feed.x[:32].max() < 16:
         return
@@ -43,8 +43,8 @@ def warn_unscaled(model: Module, feed: Feed) -> None:
         CALL_HOOK.watch_call = before
     if found:
         warn(
-            f"fit: x holds uint8 numbers up to {feed.x[:32].max()}, and {found[0]!r} gets them as they are: training is slow or "
-            "fails unless they are scaled, x.astype('float32') / 255"
+            f"{function}: x holds uint8 numbers up to {feed.x[:32].max()}, and {found[0]!r} gets them as they are: training is "
+            "slow or fails unless they are scaled, x.astype('float32') / 255"
         )
 
 
@@ -54,8 +54,8 @@ def run_in_evaluation(model: Module, sample: Array) -> Any:
         return model(sample)
 
 
-def check_loss(model: Module, loss: Callable[..., Any], feed: Feed) -> None:
-    """Warn if a loss of logits gets probabilities; raise ValueError if targets that should be probabilities are negative."""
+def check_loss(model: Module, loss: Callable[..., Any], feed: Feed, function: str = "fit") -> None:
+    """Warn if a loss of logits gets probabilities; raise ValueError if targets are no probabilities, or those of one class."""
     if loss not in (cross_entropy, binary_cross_entropy_with_logits):
         return
     name = f"wf.losses.{loss.__name__}"
@@ -65,12 +65,20 @@ def check_loss(model: Module, loss: Callable[..., Any], feed: Feed) -> None:
     kind = last.function if isinstance(last, Lambda) else type(last)
     if kind in _PROBABILITIES:
         warn(
-            f"fit: the model ends with {kind.__name__}, but {name} takes logits, the numbers before it: training is slow. Leave "
-            "the layer out, and apply it to predictions where probabilities are needed"
+            f"{function}: the model ends with {kind.__name__}, but {name} takes logits, the numbers before it: training is slow. "
+            "Leave the layer out, and apply it to predictions where probabilities are needed"
         )
     y = feed.y if isinstance(feed, Arrays) and not isinstance(feed.y, np.memmap) else None
     if y is not None and y.dtype.kind == "f" and y.size and (least := y.min()) < 0:
         raise ValueError(
-            f"fit: y holds numbers down to {least:.3g}, but {name} takes labels or probabilities: for a regression give "
+            f"{function}: y holds numbers down to {least:.3g}, but {name} takes labels or probabilities: for a regression give "
             "loss=wf.losses.mse"
         )
+    if y is not None and loss is cross_entropy and y.ndim == 2 and y.shape[1] == 1:
+        out = run_in_evaluation(model, feed.batch(np.arange(1))[0])
+        if getattr(out, "shape", ()) == (1, 1):
+            raise ValueError(
+                f"{function}: the model gives one number a sample, and y {y.shape} has one column; with one class every "
+                "cross_entropy is 0. For a regression give loss=wf.losses.mse, for one logit "
+                "loss=wf.losses.binary_cross_entropy_with_logits"
+            )

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.errors import ShapeError
-from weft.functions import random
-from weft.functions.creation.fill import asarray
+from weft.errors import warn
 from weft.functions.support.arguments import integer_from
 from weft.losses import cross_entropy
 from weft.nn.module import Module
-from weft.nn.size_arguments import has_unknown_widths
 from weft.optim import Adam, Optimizer
 from weft.process.docstrings import complete_module
-from weft.train.step import training_step
+from weft.train.batches import Arrays, check_samples
+from weft.train.diagnose import find
+from weft.train.doubts import check_loss, warn_unscaled
+from weft.train.fit import cast_in_memory, casts_to_float32, check_arguments, prepare_model
+from weft.train.snapshot import Log, finite, restore_snapshot, take
+from weft.train.step import Stepper
 
 SMOOTHING = 0.9  # the share of the mean of earlier losses in each smoothed loss
 LAG = 9  # steps by which the smoothed loss is late in the mean, SMOOTHING / (1 - SMOOTHING)
@@ -53,6 +55,9 @@ def find_lr(
     The weights, the optimizer and the random state are then as before. Plot ``losses`` over ``rates`` (logarithmic), and take a
     rate from the steep part, before the minimum.
 
+    If the first loss or a batch is not finite, the search ends with a warning that names the sample or the operation, as that of
+    :func:`fit` does. Data that were not scaled, and a softmax before the default loss, cause warnings, too.
+
     Smith: Cyclical learning rates for training neural networks. 2017.
 
     Parameters
@@ -70,8 +75,9 @@ def find_lr(
 
     Raises
     ------
-    ShapeError, ValueError
-        There is no sample, or lengths differ; rates are not positive and ascending; the optimizer has state already.
+    ShapeError, DTypeError, TypeError, ValueError
+        There is no sample, or lengths differ; labels are out of range; targets do not fit the loss, as in :func:`fit`; rates are
+        not positive and ascending; the optimizer has state already.
 
     >>> import numpy as np, weft as wf
     >>> x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
@@ -80,45 +86,48 @@ def find_lr(
     >>> 1e-5 < found.suggestion < 1.0
     True
     """
-    steps, batch_size = integer_from(2, steps, "find_lr", "steps"), integer_from(1, batch_size, "find_lr", "batch_size")
+    check_arguments(model, loss, optimizer, "find_lr", batch_size=batch_size, seed=seed)
+    steps, batch_size = integer_from(2, steps, "find_lr", "steps"), int(batch_size)
     if not 0 < least < most < math.inf:
         raise ValueError(f"find_lr: rates must satisfy 0 < least < most, not least={least}, most={most}")
-    if not len(x) or len(x) != len(y):
-        raise ShapeError(f"find_lr: x and y must have one length, at least 1, not {len(x)} and {len(y)}")
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is not None:
         raise ValueError("find_lr: the optimizer has been used before; give a new one, whose state may be reset")
-    given = [np.asarray(a) if not isinstance(a, Array) else a for a in (x, y)]
-    has_doubles = any(p.dtype.name == "float64" for p in model.parameters().values())
-    given = [a.astype("float32") if a.dtype == np.float64 and not has_doubles else a for a in given]
-    if has_unknown_widths(model):
-        model(asarray(given[0][:1]))
-    state, was_training = random.get_state(), model.training
-    held = {name: a.copy() for name, a in model.arrays().items()}
-    tried = np.geomspace(least, most, steps)
+    narrow = casts_to_float32(model)
+    x, y = cast_in_memory(*check_samples(x, y, "find_lr"), narrow)
+    feed = Arrays(x, y, None, min(batch_size, len(x)), None, narrow)
+    prepare_model(model, feed, None, loss, "find_lr")
+    warn_unscaled(model, feed, "find_lr")
+    check_loss(model, loss, feed, "find_lr")
+    was_training = model.training
+    optimizer.init(model)
+    stepper = Stepper(model, loss, optimizer)
+    before = take(model, optimizer, stepper)
     try:
-        rates, losses = _run(model.train(), given, loss, optimizer, min(batch_size, len(x)), tried, seed)
+        model.train()
+        rates, losses = _run(stepper, feed, np.geomspace(least, most, steps), int(seed))
     finally:
-        for name, a in model.arrays().items():
-            a[...] = held[name]
-        optimizer.init(model)
+        restore_snapshot(before, model, optimizer, stepper)
         model.train(was_training)
-        random.set_state(state)
     return LearningRates(rates, losses, _find_steepest(rates, losses))
 
 
-def _run(
-    model: Module, data: list[Any], loss: Callable, optimizer: Optimizer, batch_size: int, rates: np.ndarray, seed: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rates that were tried, and their smoothed losses."""
-    step: Callable[..., Array] = training_step(model, loss, optimizer.init(model))
-    rng = np.random.default_rng(seed)
-    order = np.concatenate([rng.permutation(len(data[0])) for _ in range(-(-len(rates) * batch_size // len(data[0])))])
+def _run(stepper: Stepper, feed: Arrays, rates: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rates that were tried, and their smoothed losses. Warn if the data or the model end the search, not a rate."""
+    rng, size = np.random.default_rng(seed), feed.batch_size
+    order = np.concatenate([rng.permutation(feed.samples) for _ in range(-(-len(rates) * size // feed.samples))])
+    log = Log(stepper.model, stepper.optimizer, stepper, feed)
     mean = 0.0
     smooth: list[float] = []
-    for k, rate in enumerate(rates):
-        rows = order[k * batch_size : (k + 1) * batch_size]
-        value = float(step(*(asarray(a[rows]) for a in data), float(rate)))
+    for k, rate in enumerate(rates.tolist()):
+        rows = order[k * size : (k + 1) * size]
+        batch = feed.batch(rows)
+        log.blocks.append((((rows,),), rate, 1, k + 1))
+        value = stepper.advance([batch], rate)[0]
+        if not math.isfinite(value):
+            if not k or not all(finite(a.numpy()) for a in batch):
+                warn(f"find_lr: {find(log, k + 1)}")
+            break
         mean = SMOOTHING * mean + (1 - SMOOTHING) * value
         now = mean / (1 - SMOOTHING ** (k + 1))
         if not math.isfinite(now) or (smooth and now > DIVERGED * min(smooth)):

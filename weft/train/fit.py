@@ -140,7 +140,7 @@ def fit(
         check_repeatable(x, validation, steps_per_epoch)
     feed, validation_feed = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
     check_monitors(callback_hooks.all, validation_feed is not None)
-    _prepare_model(model, feed, validation_feed, loss)
+    prepare_model(model, feed, validation_feed, loss)
     _try_single_row(model, feed, ranks.shards)
     warn_unscaled(model, feed)
     check_loss(model, loss, feed)
@@ -210,7 +210,7 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
     if not len(x):
         raise ShapeError("predict: x holds no samples")
     integer_from(1, batch_size, "predict", "batch_size")
-    narrow = _casts_to_float32(model)
+    narrow = casts_to_float32(model)
     run = jit(lambda batch: model(batch))
     parts = []
     with evaluation_mode(model):
@@ -253,7 +253,7 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
     return float((out.argmax(1) == labels).mean())
 
 
-def _casts_to_float32(model: Module) -> bool:
+def casts_to_float32(model: Module) -> bool:
     """Return whether float64 data become float32, which is so unless the model has float64 parameters."""
     return not any(p.dtype == np.float64 for _, p in model.named_parameters())
 
@@ -263,7 +263,7 @@ def _feeds(
     rng: np.random.Generator, steps: int | None,
 ) -> tuple[Feed, Feed | None]:
     """Return the feeds of training and validation batches."""
-    narrow = _casts_to_float32(model)
+    narrow = casts_to_float32(model)
     aside = rest = None
     validation = 0.0 if validation is None else validation
     is_fraction = isinstance(validation, Real) and not isinstance(validation, bool)
@@ -290,7 +290,7 @@ def _feeds(
             held_x, held_y, x, y, rest = x[aside], y[aside], x[rest], y[rest], None
         else:
             held_x, held_y = x, y
-        feed = Arrays(*_cast_in_memory(x, y, narrow), rest, batch_size, order, narrow)
+        feed = Arrays(*cast_in_memory(x, y, narrow), rest, batch_size, order, narrow)
     if is_fraction:
         if aside is None:
             return feed, None
@@ -307,13 +307,13 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2 and all(hasattr(part, "shape") for part in value)
 
 
-def _cast_in_memory(x: np.ndarray, y: np.ndarray, narrow: bool) -> tuple[np.ndarray, np.ndarray]:
+def cast_in_memory(x: np.ndarray, y: np.ndarray, narrow: bool) -> tuple[np.ndarray, np.ndarray]:
     """Cast arrays in memory from float64 to float32 if ``narrow``. Memory-mapped ones are cast batch by batch."""
     cast = [a.astype(np.float32) if narrow and a.dtype == np.float64 and not isinstance(a, np.memmap) else a for a in (x, y)]
     return cast[0], cast[1]
 
 
-def _prepare_model(model: Module, feed: Feed, validation_feed: Feed | None, loss: Callable) -> None:
+def prepare_model(model: Module, feed: Feed, validation_feed: Feed | None, loss: Callable, function: str = "fit") -> None:
     """Create parameters whose sizes depend on a batch, and check the labels, before training."""
     for part in (feed, validation_feed):
         if isinstance(part, Stream) and loss is cross_entropy:
@@ -326,7 +326,7 @@ def _prepare_model(model: Module, feed: Feed, validation_feed: Feed | None, loss
         out = run_in_evaluation(model, feed.batch(np.arange(1))[0])
         for part in (feed, validation_feed):
             if isinstance(part, Arrays):
-                check_labels(part.y, _width(out))
+                check_labels(part.y, _width(out, function))
     elif has_unknown_widths(model):
         run_in_evaluation(model, feed.batch(np.arange(1))[0])
 
@@ -384,11 +384,12 @@ def _make_label_check(model: Module) -> Callable[[Array, Array], None]:
     return check
 
 
-def _width(out: Array) -> int:
+def _width(out: Array, function: str = "fit") -> int:
     if not isinstance(out, Array):
-        raise TypeError(f"fit: the model returns {describe_result(out)}; cross_entropy needs an array of shape (N, classes)")
+        needed = "cross_entropy needs an array of shape (N, classes)"
+        raise TypeError(f"{function}: the model returns {describe_result(out)}; {needed}")
     if out.ndim != 2:
-        raise ShapeError(f"fit: cross_entropy needs outputs of shape (N, classes), the model gives {out.shape}")
+        raise ShapeError(f"{function}: cross_entropy needs outputs of shape (N, classes), the model gives {out.shape}")
     return out.shape[1]
 
 
@@ -404,28 +405,29 @@ def _peek(feed: Feed) -> Array:
     raise ShapeError("fit: the data give no batch")
 
 
-def check_arguments(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
+def check_arguments(model: Any, loss: Any, optimizer: Any, function: str = "fit", **counts: Any) -> None:
     """Raise TypeError or ValueError if model, loss or optimizer is invalid, or one of ``counts`` is no integer of at least 1.
 
     ``seed`` may be 0.
     """
     if not isinstance(model, Module):
-        raise TypeError(f"fit: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}")
+        raise TypeError(f"{function}: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}")
     required = [
         p.name for p in inspect.signature(model.forward).parameters.values()
         if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
     if len(required) > 1:
         takes = f"{type(model).__name__}.forward takes {', '.join(required)}"
-        raise TypeError(f"fit: {takes}, but fit calls model(x) and loss(result, y): give forward one input, and loss= the loss")
+        fix = "give forward one input, and loss= the loss"
+        raise TypeError(f"{function}: {takes}, but {function} calls model(x) and loss(result, y): {fix}")
     if not callable(loss) or isinstance(loss, type):
-        function = "a function of (predictions, targets), such as wf.losses.cross_entropy"
-        raise TypeError(f"fit: loss must be {function}, not {_describe(loss)}{_name_in_weft('losses', loss)}")
+        fits = "a function of (predictions, targets), such as wf.losses.cross_entropy"
+        raise TypeError(f"{function}: loss must be {fits}, not {_describe(loss)}{_name_in_weft('losses', loss)}")
     if optimizer is not None and not isinstance(optimizer, Optimizer):
         given = _describe(optimizer) + _name_in_weft("optim", optimizer)
-        raise TypeError(f"fit: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {given}")
+        raise TypeError(f"{function}: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {given}")
     for name, value in counts.items():
-        integer_from(0 if name == "seed" else 1, value, "fit", name)
+        integer_from(0 if name == "seed" else 1, value, function, name)
 
 
 def check_optimizer(optimizer: Optimizer, model: Module) -> None:
