@@ -33,8 +33,6 @@ class ConvolutionPart:
 
     shared = worker = 0
     path = ""
-    conv: Conv
-    number: Number
     tallies: Tallies
     storing = tallies_at = 0
 
@@ -166,6 +164,17 @@ class ColumnStores:
 
     def end(self) -> None:
         self.stores.end()
+
+
+class SumPart(ConvolutionPart):
+    """Base class of the generators of a convolution itself. number: the type of its sums."""
+
+    def __init__(
+        self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str, tallies: tuple[Reduction, ...] = (),
+    ) -> None:
+        size = conv.contraction.accum.bytes
+        self.conv, self.number = conv, Number("float" if size == 4 else "double", size, isa.lanes(size))
+        super().__init__(kernel, isa, module, prefix, tallies, self.number.lanes)
 
 
 class Fill(ConvolutionPart):

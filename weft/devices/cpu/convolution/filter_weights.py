@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from weft.devices.cpu.convolution import pack
-from weft.devices.cpu.convolution.epilogue import ColumnStores, ConvolutionPart
+from weft.devices.cpu.convolution.epilogue import ColumnStores, SumPart
 from weft.devices.cpu.convolution.forward import MAX_SERIAL_FLOPS, emit_digits
-from weft.devices.cpu.convolution.tile import FilterTile, Number, digest, emit_table, filter_tile
+from weft.devices.cpu.convolution.tile import FilterTile, digest, emit_table, filter_tile
 from weft.devices.cpu.convolution.tiling import even_block, make_layout
 from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.isa import ISA, round_to_line
@@ -101,7 +101,7 @@ def is_efficient(conv: Conv, isa: ISA) -> bool:
     return filters * columns / (2 * lanes) >= MIN_EFFICIENCY * cycles
 
 
-class FilterGradient(ConvolutionPart):
+class FilterGradient(SumPart):
     """The generator of a weight gradient as vectors of filters."""
 
     path = "convolution filter weights"
@@ -109,11 +109,9 @@ class FilterGradient(ConvolutionPart):
     def __init__(
         self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str, tallies: tuple[Reduction, ...] = (),
     ) -> None:
-        accum = conv.contraction.accum
-        super().__init__(kernel, isa, module, prefix, tallies, isa.lanes(accum.bytes))
-        self.conv = conv
-        number = self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
-        size, lanes, windows = number.size, number.lanes, conv.windows
+        super().__init__(kernel, conv, isa, module, prefix, tallies)
+        number, windows = self.number, conv.windows
+        size, lanes = number.size, number.lanes
         images, filters, channels = conv.chan.extent, conv.filters.extent, conv.free.extent
         self.taps = prod(w.tap.extent for w in windows)
         self.vectors = -(-filters // lanes)

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from math import prod
 
-from weft.devices.cpu.convolution.epilogue import JOINED_AXIS_ID, ConvolutionPart, Stores
+from weft.devices.cpu.convolution.epilogue import JOINED_AXIS_ID, Stores, SumPart
 from weft.devices.cpu.convolution.pack import pack_filter_vectors, pack_image, pack_weights
-from weft.devices.cpu.convolution.tile import Number, PixelTile, accumulate, pixel_tile
+from weft.devices.cpu.convolution.tile import PixelTile, accumulate, pixel_tile
 from weft.devices.cpu.convolution.tiling import make_plan
 from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.emit import Level
@@ -43,28 +43,25 @@ def emit_digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
     return [value, *out]
 
 
-class Forward(ConvolutionPart):
+class Forward(SumPart):
     """The generator of a convolution over vectors of pixels or of filters."""
 
     def __init__(
         self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str, tallies: tuple[Reduction, ...] = (),
     ) -> None:
-        accum = conv.contraction.accum
-        super().__init__(kernel, isa, module, prefix, tallies, isa.lanes(accum.bytes))
-        self.conv = conv
-        self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
+        super().__init__(kernel, conv, isa, module, prefix, tallies)
         axes = tuple(w.pixel for w in conv.windows)
         self.joined_axis = Axis(JOINED_AXIS_ID, prod(axis.extent for axis in axes))
         self.joined_epilogue = join_axes((conv.contraction.stores, tallies), axes, self.joined_axis)
         few = self.joined_epilogue is not None and work(self.joined_epilogue) <= MAX_DIRECT_INSTRUCTIONS
-        self.plan = make_plan(conv, isa, accum.bytes, few)
+        self.plan = make_plan(conv, isa, self.number.size, few)
         self.path = "convolution" + (" in place" if self.plan.in_place else "") + (" direct" if self.plan.direct else "")
         self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
         self.block = contraction_order(conv.contraction).block
         self.mr = self.plan.tile.mr
         self.panels = self.plan.panels(conv.filters.extent)
         self.last_rows = conv.filters.extent - (self.panels - 1) * self.mr
-        size = accum.bytes
+        size = self.number.size
         layout, tile = self.plan.layout, self.plan.tile
         slack = layout.overlap + (tile.nv + 1) * self.number.lanes + (tile.nv * layout.pitches[-2] if tile.levels == 0 else 0)
         self.panel_bytes = round_to_line(self.k * self.mr * size)

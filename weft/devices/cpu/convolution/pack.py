@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from weft.devices.cpu.convolution.epilogue import ConvolutionPart
+from weft.devices.cpu.convolution.epilogue import SumPart
 from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.convolution.tiling import ImageLayout, phase_bounds
 from weft.devices.cpu.emit.storage_formats import to_accumulator
@@ -66,7 +66,7 @@ def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: s
 
 
 def pack_image(
-    part: ConvolutionPart, f: Function, layout: ImageLayout, source: str, target: str, axes: tuple[Axis, Axis], first: str,
+    part: SumPart, f: Function, layout: ImageLayout, source: str, target: str, axes: tuple[Axis, Axis], first: str,
     inners: str, row0: str | int, conv: Conv | None = None,
 ) -> None:
     """Emit a copy of a block as [outer][phase][inner][row]..., with zeros outside the image.

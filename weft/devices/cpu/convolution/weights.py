@@ -17,9 +17,9 @@ from contextlib import nullcontext
 from math import prod
 
 from weft.devices.cpu.convolution import pack, tiling
-from weft.devices.cpu.convolution.epilogue import ColumnStores, ConvolutionPart
+from weft.devices.cpu.convolution.epilogue import ColumnStores, SumPart
 from weft.devices.cpu.convolution.forward import MAX_SERIAL_FLOPS, emit_digits
-from weft.devices.cpu.convolution.tile import Number, dot_tile, emit_table
+from weft.devices.cpu.convolution.tile import dot_tile, emit_table
 from weft.devices.cpu.convolution.tiling import ImageLayout, even_block, layout_in_place, make_layout, readable_in_place
 from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.isa import ISA, round_to_line
@@ -52,18 +52,15 @@ def choose_dot(isa: ISA, filters: int, columns: int) -> tuple[int, int]:
     return best[1], best[2]
 
 
-class WeightGradient(ConvolutionPart):
+class WeightGradient(SumPart):
     """The generator of a convolution as dot products along pixels."""
 
     def __init__(
         self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str, tallies: tuple[Reduction, ...] = (),
     ) -> None:
-        accum = conv.contraction.accum
-        super().__init__(kernel, isa, module, prefix, tallies, isa.lanes(accum.bytes))
-        self.conv = conv
+        super().__init__(kernel, conv, isa, module, prefix, tallies)
         self.storing = conv.group.extent * conv.filters.extent
-        self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
-        size, lanes = accum.bytes, self.number.lanes
+        size, lanes = self.number.size, self.number.lanes
         windows, images, filters = conv.windows, conv.chan.extent, conv.filters.extent
         taps = prod(w.tap.extent for w in windows)
         self.columns = conv.free.extent * taps
@@ -80,7 +77,7 @@ class WeightGradient(ConvolutionPart):
         self.direct = (
             len(windows) == 2
             and (conv.free.extent * windows[1].tap.extent <= tiling.MAX_SPREAD_PHASES or self.in_place)
-            and conv.weights.buffer.dtype == accum
+            and conv.weights.buffer.dtype is conv.contraction.accum
             and coefficient(flat, windows[1].pixel) == 1
             and (total_rows == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)
         )
