@@ -13,7 +13,7 @@ import pytest
 import weft as wf
 from tests.dist.jobs import HERE, run_job
 from weft.errors import DataError, DTypeError, ShapeError
-from weft.train.shards import cut
+from weft.train.shards import find_shard_rows
 
 pytestmark = pytest.mark.xdist_group("jobs")
 SCRIPT = HERE / "training.py"
@@ -104,7 +104,7 @@ def test_running_statistics_are_means_over_shards(rng: np.random.Generator) -> N
     model = net(wf.nn.BatchNorm1d(5))
     start = model[0](wf.asarray(x)).numpy()
     wf.train.fit(model, x, y, epochs=1, batch_size=13, shards=4, optimizer=wf.optim.SGD(0.0), shuffle=False, show=False)
-    parts = [start[slice(*cut(13, 4, s))] for s in range(4)]
+    parts = [start[slice(*find_shard_rows(13, 4, s))] for s in range(4)]
     mean = sum(len(p) / 13 * p.mean(0) for p in parts)
     variance = sum(len(p) / 13 * p.var(0, ddof=1) for p in parts)
     assert np.allclose(model[1].running_mean.numpy(), 0.1 * mean, atol=1e-5)

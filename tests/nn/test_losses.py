@@ -255,7 +255,7 @@ def test_a_loss_and_its_gradient_are_one_kernel(name: str) -> None:
 
 def test_alignments_that_do_not_fit() -> None:
     x = wf.nn.log_softmax(wf.array(rng.normal(size=(3, 2, 4))))
-    y = wf.array([[1, 1, 2], [3, -7, 99]])  # 1, 1 needs a blank between; what lies beyond a length is not read
+    y = wf.array([[1, 1, 2], [3, -7, 99]])  # 1, 1 needs a blank between; targets beyond their length are ignored
     run = wf.value_and_grad(lambda x, **options: losses.ctc(x, y, target_lengths=wf.array([3, 1]), **options))
     assert float(run(x)[0]) == np.inf
     value, slope = run(x, zero_infinity=True)

@@ -54,8 +54,11 @@ def test_as_dtype():
     assert np.zeros(2, d.float32).dtype == np.float32
     with pytest.raises(DTypeError, match="no numbers in the other byte order"):
         d.as_dtype(">f4")
-    for wrong in ("clongdouble", "float128x", object, "U3", 3.5):
-        with pytest.raises(DTypeError, match="weft has|is not a dtype"):
+    for wrong, text in (
+        ("clongdouble", "weft has no dtype"), ("float128x", "Did you mean 'float32'"), (object, "weft has no dtype 'object'"),
+        ("U3", "weft has no dtype 'str96'"), (3.5, "3.5 is not a dtype such as 'float32'"),
+    ):
+        with pytest.raises(DTypeError, match=text):
             d.as_dtype(wrong)
 
 
