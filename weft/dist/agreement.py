@@ -1,4 +1,4 @@
-"""Before a collective moves data, each rank compares what it asks for with what its neighbour asks for.
+"""Before a collective moves data, each rank compares its request with that of its neighbour.
 
 If all neighbours in a ring agree, all ranks do. It costs one short message, before 2 log2(ranks) others.
 """

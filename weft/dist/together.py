@@ -1,4 +1,4 @@
-"""One collective on NumPy arrays: the ranks compare what they ask for, then run the algorithm."""
+"""One collective on NumPy arrays: the ranks compare their requests, then run the algorithm."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _hint_at_direction(unused: Iterable[str], rename: Mapping[str, str | None], 
 
 
 def describe_difference(missing: Mapping[str, Shape], unexpected: Mapping[str, Shape], owner: str) -> str:
-    """Return what a file lacks and what it has beyond a model. owner : "model" or "optimizer" """
+    """Return a message with the names that a file lacks and those that a model does not have. owner : "model" or "optimizer" """
     parts = [f"missing from the file: {list_names(missing)}"] if missing else []
     parts += [f"not in the {owner}: {list_names(unexpected)}"] if unexpected else []
     return "; ".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -44,9 +45,9 @@ class _Reparametrized(Module):
         """Create the parameters that give ``weight``: by default itself."""
         self.weight = weight
 
+    @abstractmethod
     def compute_weight(self) -> Array:
         """Return the weight that the inner layer gets."""
-        raise NotImplementedError
 
     @contextmanager
     def _lend(self, weight: Array) -> Iterator[None]:

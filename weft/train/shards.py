@@ -30,8 +30,8 @@ from weft.transforms.jit import jit
 _FLAGS = 2  # of each rank, in every sum: Ctrl-C, and whether a snapshot is due
 
 
-def cut(rows: int, shards: int, shard: int) -> tuple[int, int]:
-    """Return the first row of a shard of a batch, and that behind its last. The first shards have one row more than the rest."""
+def find_shard_rows(rows: int, shards: int, shard: int) -> tuple[int, int]:
+    """Return the first row of a shard and the row after its last one. The rows left over go to the first shards, one each."""
     size, more = divmod(rows, shards)
     first = shard * size + min(shard, more)
     return first, first + size + (shard < more)
@@ -106,7 +106,7 @@ class ShardStepper(Stepper):
         for shard in range(self._ranks.shards):
             before = self._begin_shard(state, shard)
             for batch in batches:
-                first, last = cut(batch.rows, self._ranks.shards, shard)
+                first, last = find_shard_rows(batch.rows, self._ranks.shards, shard)
                 if first < last:
                     yield (batch.part(first, last), *batch.read(first, last))
                     if self.accumulate > 1:
@@ -122,7 +122,7 @@ class ShardStepper(Stepper):
         self, batches: Sequence[ShardedBatch], shard: int, total: int, state: tuple[int, int],
     ) -> list[np.ndarray] | None:
         """Return what a shard gives to the sum, None if it has no rows."""
-        parts = [(batch, *cut(batch.rows, self._ranks.shards, shard)) for batch in batches]
+        parts = [(batch, *find_shard_rows(batch.rows, self._ranks.shards, shard)) for batch in batches]
         rows = sum(last - first for _, first, last in parts)
         if not rows:
             return None

@@ -259,4 +259,4 @@ class Plan:
         known = {**self.constants, **self.tensors, **values}
         for step in self.steps:
             known.update(zip(step.outputs, step.run(known), strict=False))
-        return [known.get(name) for name in self.outputs]  # the body of a definition leaves out what is not read
+        return [known.get(name) for name in self.outputs]  # a function body omits results that are not read

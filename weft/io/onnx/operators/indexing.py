@@ -36,7 +36,7 @@ def _gather_nd(at: Attributes, x: Any, indices: Any) -> Any:
 
 
 def _combine(x: Any, places: tuple[Any, ...], updates: Any, how: str | None) -> Any:
-    """Return ``x`` with updates written at indices, or combined with what is there."""
+    """Return ``x`` with updates written at indices, or combined with the elements there."""
     x, updates = wf.asarray(x), wf.asarray(updates)
     if how in (None, "none"):
         return wf.scatter_set(x, places, updates)

@@ -59,7 +59,7 @@ def _average_pool(at: Attributes, x: Any) -> Any:
     image = x.shape[2:]
     windows = place_windows(at, image, at.kernel_shape)
     declared = [b for _, b in windows.padding]
-    if at.ceil_mode:  # what it adds behind the padding never counts
+    if at.ceil_mode:  # positions that it adds beyond the padding are not counted
         declared = list(at.pads[len(image) :]) if at.pads else [0] * len(image)
     counts = count_covered(windows, image, bool(at.count_include_pad), declared)
     total = _reduce("sum", x if x.dtype.itemsize > 2 else x.astype(np.float32), windows)
