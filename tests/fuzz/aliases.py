@@ -28,7 +28,7 @@ from tests.fuzz.mutating import (
     swapped,
     view,
 )
-from tests.fuzz.mutations import same
+from tests.fuzz.mutations import refuses_truth_of_sequence, same
 from tests.fuzz.program import Program, names
 from tests.fuzz.record import RECORD
 from weft.errors import TraceError
@@ -122,9 +122,12 @@ def check(program: Program) -> None:
             except TraceError:
                 RECORD.count("aliases that jit refuses")
                 return
-            except Exception:
+            except Exception as error:
                 if name == "NumPy":
                     RECORD.count("calls that NumPy refuses")
+                    return
+                if refuses_truth_of_sequence(error):
+                    RECORD.count("sequences written to a bool, whose truth NumPy takes")
                     return
                 raise
             results[name] = [*space.values(), *arrays.values()]

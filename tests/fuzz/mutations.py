@@ -40,6 +40,11 @@ class Lenient(Exception):
     """One of the two writes what the other refuses: from here on they differ, and rightly so."""
 
 
+def refuses_truth_of_sequence(error: Exception | None) -> bool:
+    """Return whether weft refuses to write a sequence to a bool, whose truth NumPy takes, as for no other dtype."""
+    return isinstance(error, ValueError) and "an element is set with one number" in str(error)
+
+
 def check(program: Program) -> None:
     """NumPy beside weft, then beside jit."""
     arrays = {i.name: i.array() for i in program.inputs}
@@ -82,8 +87,8 @@ def both(line: str, theirs: dict[str, Any], ours: dict[str, Any], k: int) -> boo
     their, our = errors
     if isinstance(their, ValueError) and our is None and "array element with a sequence" in str(their):
         raise Lenient(line)
-    if their is None and isinstance(our, ValueError) and "an element is set with one number" in str(our):
-        raise Lenient(line)  # NumPy takes the truth of a sequence for a bool, and for nothing else
+    if their is None and refuses_truth_of_sequence(our):
+        raise Lenient(line)
     if their is not None and our is None:
         raise Mismatch("not refused", f"line {k}: {line}: NumPy raises {type(their).__name__}: {their}")
     if our is not None and their is None:
