@@ -240,3 +240,20 @@ def test_padding_that_the_format_lacks(form: Format, rng: np.random.Generator) -
         np.testing.assert_array_equal(got.astype("float32").numpy(), want.astype("float32").numpy())
     slope = wf.jit(wf.grad(lambda x: wf.nn.avg_pool2d(x, 2, padding=1).astype("float32").sum()))(x.astype(form.numpy))
     assert slope.dtype == form.numpy and np.isfinite(slope.astype("float32").numpy()).all()
+
+
+@pytest.mark.parametrize("base", ["uint8", "int8"])
+@pytest.mark.parametrize("form", [f for f in SMALL if f.bits < 8], ids=str)
+def test_bytes_viewed_as_numbers_of_fewer_bits(form: Format, base: str, rng: np.random.Generator) -> None:
+    """The high bits of a byte are ignored by reads and kept by writes."""
+    raw, low = rng.integers(0, 256, 40, np.uint8), (1 << form.bits) - 1
+    want = (raw & low).view(form.numpy)
+    a = wf.array(raw.view(base))
+    b = a.view(form)
+    np.testing.assert_array_equal(b.numpy().view(np.uint8), want.view(np.uint8))
+    np.testing.assert_array_equal((b == b[3]).numpy(), want == want[3])
+    for got in ways(lambda bytes: bytes.view(form) + bytes.view(form), raw.view(base)):
+        np.testing.assert_array_equal(got.astype(np.float32), (want + want).astype(np.float32))
+    b[3] = 1.5
+    raw[3] = raw[3] & ~np.uint8(low) | np.asarray(1.5, form.numpy).view(np.uint8)
+    np.testing.assert_array_equal(a.numpy(), raw.view(base))

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import COMPLEX, INT64, Format
+from weft.dtypes.formats import COMPLEX, INT64, UINT8, Format
 from weft.eager import implementations, policy
 from weft.eager.apply import bind
 from weft.eager.materialise import materialise, read_array
@@ -96,11 +96,23 @@ def _reinterpret(node: Node, dtype: Format, shape: Shape) -> Node:
     if node.dtype is dtype:
         return node
     if dtype.bytes == node.dtype.bytes and not {dtype.kind, node.dtype.kind} & {"bool", "complex"}:
+        if _drops_bits(node.dtype, dtype):
+            node = _mask(node, (1 << dtype.bits) - 1)
         return bind(TABLE["bitcast"], node, dtype=dtype)
     content = np.ascontiguousarray(read_array(node)).view(dtype.numpy)
     if dtype.kind == "bool":
         content = content.view(np.uint8) != 0
     return input_leaf(shape, dtype, execute.to_buffer(content.reshape(shape)))
+
+
+def _drops_bits(have: Format, dtype: Format) -> bool:
+    """Whether only the low bits of each byte are a number of ``dtype``, a float of 4 or 6 bits."""
+    return dtype.kind == "float" and dtype.bits < 8 and dtype.bits < have.bits
+
+
+def _mask(node: Node, bits: int) -> Node:
+    """Return some bits of each byte, as uint8."""
+    return bind(TABLE["bitwise_and"], bind(TABLE["bitcast"], node, dtype=UINT8), constant(bits, UINT8))
 
 
 def view_dtype(dtype: Format, path: ViewPath) -> Format:
@@ -168,6 +180,9 @@ def write_along_path(node: Node, path: ViewPath, value: Node) -> Node:
         elif name == "imag":
             value = bind(TABLE["complex"], bind(TABLE["real"], behind), value)
         elif name == "view":
+            if _drops_bits(behind.dtype, params["dtype"]):  # the base keeps its high bits
+                high = _mask(behind, 256 - (1 << params["dtype"].bits))
+                value = bind(TABLE["bitwise_or"], bind(TABLE["bitcast"], value, dtype=UINT8), high)
             value = _reinterpret(value, behind.dtype, behind.shape)
         elif name == "none":
             raise TypeError(f"a {behind.dtype} array has no imaginary part to be set; cast it with .astype('complex64')")
@@ -387,6 +402,8 @@ def view_memory(memory: np.ndarray, path: ViewPath) -> np.ndarray | None:
                 return None
             if "bool" in (params["have"].kind, params["dtype"].kind):
                 return None  # the byte of a bool must stay 0 or 1
+            if _drops_bits(params["have"], params["dtype"]):
+                return None
             memory = memory.view(params["dtype"].numpy)
         else:
             shape = params["shape"]
