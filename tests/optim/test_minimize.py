@@ -237,16 +237,21 @@ def test_optimizers_as_in_a_python_loop(make: Any, each: int) -> None:
 
 @pytest.mark.parametrize("name", ["SantaE", "SantaSSS"])
 def test_defaults_of_santa_lower_a_mean_loss(name: str) -> None:
+    """By the median of three runs: one run in some hundreds ends in a bad place, since Santa samples."""
     seed = int(np.random.default_rng().integers(2**31))
     print("seed", seed)
     rng = np.random.default_rng(seed)
     wf.random.seed(seed)
     x = wf.array(rng.standard_normal((100, 5)).astype("f"))
     y = wf.sin(x @ wf.arange(5.0))[:, None]
-    start = {"a": wf.array(0.4 * rng.standard_normal((5, 16)).astype("f")), "b": wf.zeros((16, 1)), "c": wf.array(1.0)}
     loss = lambda p: ((wf.tanh(x @ p["a"]) @ p["b"] + p["c"] - y) ** 2).mean()  # noqa: E731
-    result = wf.optim.minimize(loss, start, name, steps=300)
-    assert result.steps == 300 and result.loss < 0.8 * float(loss(start))
+    lowered = []
+    for _ in range(3):
+        start = {"a": wf.array(0.4 * rng.standard_normal((5, 16)).astype("f")), "b": wf.zeros((16, 1)), "c": wf.array(1.0)}
+        result = wf.optim.minimize(loss, start, name, steps=300)
+        assert result.steps == 300
+        lowered.append(result.loss / float(loss(start)))
+    assert np.median(lowered) < 0.8
 
 
 @pytest.mark.parametrize("method", ["L-BFGS", "BFGS", "Gauss-Newton", "LM", "Adam"])
