@@ -222,6 +222,53 @@ def check_training() -> None:
     assert all(row.tobytes() == results[0].tobytes() for row in gathered)
 
 
+def check_divided_layers(rng: np.random.Generator) -> None:
+    """Layers whose weights are divided among ranks, beside the whole layers of one rank: values, gradients, training, errors."""
+    vocabulary, width, hidden, out, rows = (int(n) for n in rng.integers(SIZE, 12, 5))
+    between = bool(rng.integers(2))  # whether the hidden features are whole between both layers
+    wf.random.seed(SEED)
+    divided = [
+        wf.nn.VocabParallelEmbedding(vocabulary, width), wf.nn.ColumnParallelLinear(width, hidden, gather_output=between),
+        wf.nn.RowParallelLinear(hidden, out, input_is_parallel=not between),
+    ]
+    wf.random.seed(SEED)
+    whole = [wf.nn.Embedding(vocabulary, width), wf.nn.Linear(width, hidden), wf.nn.Linear(hidden, out)]
+    for part, layer in zip(divided, whole, strict=True):
+        for name, a in layer.parameters().items():
+            same(part.whole().parameters()[name], a.numpy(), ("whole", part, name))
+    nets = [wf.nn.Sequential(*layers).astype("float64") for layers in (divided, whole)]
+    index = wf.asarray(rng.integers(-vocabulary, vocabulary, (rows, 2)))
+    target = wf.asarray(rng.normal(size=(rows, 2, out)))
+    losses: list[list[float]] = []
+    for net in nets:
+        optimizer = wf.optim.Adam(lr=0.01).init(net)
+
+        def loss(net: Any) -> Any:
+            return ((wf.tanh(net(index)) - target) ** 2).mean()
+
+        def step(net: Any = net, optimizer: Any = optimizer) -> Any:
+            value, slopes = wf.value_and_grad(loss)(net)
+            optimizer.update(net, slopes)
+            return value
+
+        jitted = wf.jit(step)
+        losses.append([float(f()) for f in (step, jitted, jitted, jitted)])
+        assert jitted.traces == 1, jitted.traces
+    assert np.allclose(*losses, rtol=1e-12), (losses, SEED)
+    for part, layer in zip(divided, whole, strict=True):
+        for name, a in layer.parameters().items():
+            assert np.allclose(part.whole().parameters()[name].numpy(), a.numpy(), rtol=1e-8, atol=1e-10), (part, name, SEED)
+    x = wf.asarray(rng.normal(size=(3, width)))
+    slopes = [wf.vmap(wf.grad(lambda x, net=net: (wf.tanh(net[2](wf.sin(net[1](x)))) ** 2).sum()))(x).numpy() for net in nets]
+    assert np.allclose(*slopes, rtol=1e-8, atol=1e-10), (slopes, SEED)
+    for wrong in (lambda: wf.nn.ColumnParallelLinear(3, SIZE - 1), lambda: divided[0](wf.asarray([vocabulary]))):
+        try:
+            wrong()
+        except (wf.errors.ShapeError, IndexError):
+            continue
+        raise AssertionError("no error")
+
+
 def check_effects() -> None:
     """Collectives run once, in order, although one rank reads nothing and another one looks at everything."""
     x = wf.arange(4.0) + RANK
@@ -380,6 +427,7 @@ def main() -> None:
     check_second_derivatives()
     check_rules_of_users()
     check_training()
+    check_divided_layers(np.random.default_rng(SEED))
     check_effects()
     check_messages()
     check_average()

@@ -12,6 +12,7 @@ from making import array, normal, slope
 from weft.array import Array
 from weft.errors import DTypeError, ShapeError
 from weft.functions.elementwise.ufuncs import stop_gradient
+from weft.nn.module import Module
 from weft.transforms.grad import grad, value_and_grad, vjp
 from weft.transforms.jit import jit
 from weft.transforms.vmap import vmap
@@ -180,3 +181,22 @@ def test_per_example_gradients():
     x, w = normal(6, 3), normal(3)
     each = vmap(grad(lambda w, row: ((row * w).sum()) ** 2), in_axes=(None, 0))(array(w), array(x))
     np.testing.assert_allclose(each.numpy(), 2 * (x @ w)[:, None] * x, rtol=1e-4, atol=1e-6)
+
+
+def test_modules_with_dataclasses_that_have_slots() -> None:
+    @dataclasses.dataclass(frozen=True, slots=True)
+    class Settings:
+        factor: float
+        offset: Array
+
+    class Scaled(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.settings = array(np.ones(3)), Settings(2.0, array([1.0, 2.0, 3.0]))
+
+        def forward(self, x: Array) -> Array:
+            return self.weight * x * self.settings.factor + self.settings.offset
+
+    x = array([1.0, -1.0, 0.5])
+    result = grad(lambda net: net(x).sum())(Scaled())
+    np.testing.assert_array_equal(result.weight.numpy(), 2 * x.numpy())

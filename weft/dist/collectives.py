@@ -17,8 +17,10 @@ from weft.dist.primitives import (
     RECV,
     REDUCE_SCATTER,
     SEND,
+    SPREAD,
 )
 from weft.dist.world import user_place, world
+from weft.eager.apply import bind
 from weft.errors import short
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.call import reshape
@@ -80,6 +82,15 @@ def all_sum(x: Any, group: Group | None = None) -> Array:
     True
     """
     return _run(ALL_SUM, "all_sum", x, group)
+
+
+def copy_to_ranks(x: Any, group: Group | None = None) -> Array:
+    """Return ``x``, one number of the job, as each rank's own: the derivative by ``x`` is the sum over what all ranks make of it.
+
+    It is what the derivative of :func:`all_sum` does to its cotangent, and the beginning of a layer that is divided among ranks.
+    """
+    node, members = as_node(x), _group("copy_to_ranks", group)
+    return wrap(node if members.size == 1 else bind(SPREAD, node, what="copy_to_ranks", place=user_place(), group=members))
 
 
 def all_gather(x: Any, group: Group | None = None) -> Array:

@@ -51,6 +51,7 @@ _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__i
     "reshape": "Flatten Reshape flatten",
     "resize": "Upsample interpolate",
     "rotary": "RotaryEmbedding rotary_embedding",
+    "tensor_parallel": "ColumnParallelLinear RowParallelLinear VocabParallelEmbedding",
     "transformer": "TransformerDecoderLayer TransformerEncoderLayer",
     "unpooling": "MaxUnpool1d MaxUnpool2d MaxUnpool3d max_unpool1d max_unpool2d max_unpool3d",
     "weight_norms": "SpectralNorm WeightNorm",

@@ -79,6 +79,10 @@ from weft.nn.recurrent_cells import GRUCell as GRUCell, LSTMCell as LSTMCell, RN
 from weft.nn.reshape import Flatten as Flatten, Reshape as Reshape, flatten as flatten
 from weft.nn.resize import Upsample as Upsample, interpolate as interpolate
 from weft.nn.rotary import RotaryEmbedding as RotaryEmbedding, rotary_embedding as rotary_embedding
+from weft.nn.tensor_parallel import (
+    ColumnParallelLinear as ColumnParallelLinear, RowParallelLinear as RowParallelLinear,
+    VocabParallelEmbedding as VocabParallelEmbedding,
+)
 from weft.nn.transformer import (
     TransformerDecoderLayer as TransformerDecoderLayer, TransformerEncoderLayer as TransformerEncoderLayer,
 )

@@ -19,6 +19,7 @@ from weft.functions.creation.fill import asarray
 from weft.functions.random.state import get_state, set_state, state_after_parts, state_of_part
 from weft.functions.shape.axes import stack
 from weft.nn.module import Module
+from weft.nn.tensor_parallel import Divided
 from weft.optim import SAM, Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.train.batches import Feed
@@ -67,6 +68,11 @@ class ShardStepper(Stepper):
                 raise ValueError(
                     f"fit: layer {name!r} ({type(layer).__name__}) is stateful: it keeps a state for each row of a whole batch, "
                     "which shards= cannot divide; leave one of them out"
+                )
+            if isinstance(layer, Divided):
+                raise ValueError(
+                    f"fit: layer {name!r} ({type(layer).__name__}) has a part of its weight on each rank, while shards= keeps "
+                    "equal weights on all ranks: train it in a loop of your own"
                 )
         super().__init__(model, loss, optimizer, metrics, 1, precision, loss_scale)
         self.accumulate, self.run_many = accumulate, None

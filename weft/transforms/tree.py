@@ -378,4 +378,4 @@ def arrays_in(tree: Any) -> Iterator[Array]:
         elif isinstance(item, list | tuple | set):
             stack.extend(item)
         elif is_module(item) or (dataclasses.is_dataclass(item) and not isinstance(item, type)):
-            stack.extend(vars(item).values())
+            stack.extend(attributes_of(item).values())
