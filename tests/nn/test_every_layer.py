@@ -60,14 +60,18 @@ def activations() -> dict[str, Case]:
 
 
 def linear_maps() -> dict[str, Case]:
+    linear, rows = (lambda training, p, x: x @ p["weight"].T + p["bias"]), (rng.normal(size=(2, 4, 5)),)
+    embedding, indices = (lambda training, p, i: p["weight"][i]), (rng.integers(0, 7, (4, 5)),)
     return {
-        "Linear": Case(
-            lambda: nn.Linear(5, 3), lambda training, p, x: x @ p["weight"].T + p["bias"], (rng.normal(size=(2, 4, 5)),)),
+        "Linear": Case(lambda: nn.Linear(5, 3), linear, rows),
+        "ColumnParallelLinear": Case(lambda: nn.ColumnParallelLinear(5, 3), linear, rows),
+        "RowParallelLinear": Case(lambda: nn.RowParallelLinear(5, 3), linear, rows),
         "Bilinear": Case(
             lambda: nn.Bilinear(5, 4, 3), lambda training, p, x, y: np.einsum("ni,oij,nj->no", x, p["weight"], y) + p["bias"],
             (rng.normal(size=(6, 5)), rng.normal(size=(6, 4))),
         ),
-        "Embedding": Case(lambda: nn.Embedding(7, 3), lambda training, p, i: p["weight"][i], (rng.integers(0, 7, (4, 5)),)),
+        "Embedding": Case(lambda: nn.Embedding(7, 3), embedding, indices),
+        "VocabParallelEmbedding": Case(lambda: nn.VocabParallelEmbedding(7, 3), embedding, indices),
     }
 
 
