@@ -69,9 +69,17 @@ def as_memory_map(x: np.ndarray) -> np.ndarray:
         return out
 
 
+def with_common_statistics(rng: np.random.Generator, dropout: float) -> Any:
+    return nn.SyncBatchNorm.convert_sync_batchnorm(with_statistics(rng, dropout))
+
+
+NETS = (dense, with_statistics, with_common_statistics)
+
+
 def train_case(rng: np.random.Generator) -> str:
     """One random run of ``fit``."""
-    has_statistics = bool(rng.integers(2))
+    make = NETS[rng.integers(len(NETS))]
+    has_statistics = make is with_statistics
     shards, batch_size, rows = int(rng.integers(3, 10)), int(rng.integers(4, 60)), int(rng.integers(30, 150))
     if has_statistics:  # a shard of one row would be refused
         batch_size = int(rng.integers(2 * shards, 5 * shards))
@@ -86,7 +94,7 @@ def train_case(rng: np.random.Generator) -> str:
     options["validation"] = [0.0, held, batches, 0.0 if has_statistics or source else 0.2][rng.integers(4)]
     options["callbacks"] = [wf.train.AverageWeights(0.9)] if rng.random() < 0.3 else []
     wf.random.seed(int(rng.integers(100)) + (0 if RANK == 0 else 1000 + RANK))  # rank 0 decides
-    net = (with_statistics if has_statistics else dense)(rng, float(rng.choice([0.0, 0.3])))
+    net = make(rng, float(rng.choice([0.0, 0.3])))
     optimizer = OPTIMIZERS[rng.integers(len(OPTIMIZERS))]()
     if source == 0:
         options["batch_size"], samples = batch_size, (as_memory_map(x) if rng.random() < 0.4 else x, y)

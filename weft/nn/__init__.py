@@ -31,7 +31,8 @@ _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__i
     "neural_ode": "NeuralODE",
     "normalization": """
         BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LayerNorm
-        LocalResponseNorm RMSNorm batch_norm group_norm instance_norm layer_norm local_response_norm rms_norm""",
+        LocalResponseNorm RMSNorm SyncBatchNorm batch_norm group_norm instance_norm layer_norm local_response_norm
+        rms_norm""",
     "padding": """
         CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d ReflectionPad2d
         ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d""",

@@ -42,8 +42,8 @@ from weft.nn.neural_ode import NeuralODE as NeuralODE
 from weft.nn.normalization import (
     BatchNorm1d as BatchNorm1d, BatchNorm2d as BatchNorm2d, BatchNorm3d as BatchNorm3d, GroupNorm as GroupNorm,
     InstanceNorm1d as InstanceNorm1d, InstanceNorm2d as InstanceNorm2d, InstanceNorm3d as InstanceNorm3d,
-    LayerNorm as LayerNorm, LocalResponseNorm as LocalResponseNorm, RMSNorm as RMSNorm, batch_norm as batch_norm,
-    group_norm as group_norm, instance_norm as instance_norm, layer_norm as layer_norm,
+    LayerNorm as LayerNorm, LocalResponseNorm as LocalResponseNorm, RMSNorm as RMSNorm, SyncBatchNorm as SyncBatchNorm,
+    batch_norm as batch_norm, group_norm as group_norm, instance_norm as instance_norm, layer_norm as layer_norm,
     local_response_norm as local_response_norm, rms_norm as rms_norm,
 )
 from weft.nn.padding import (

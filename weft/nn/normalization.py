@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.functions.creation.fill import asarray, ones, zeros
+from weft.functions.creation.fill import asarray, full, ones, zeros
 from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
-from weft.functions.elementwise.ufuncs import sqrt, stop_gradient
+from weft.functions.elementwise.ufuncs import maximum, sqrt, stop_gradient
+from weft.functions.shape.axes import concat
 from weft.functions.statistics.pad import pad
 from weft.functions.support.arguments import check_real_scalar
 from weft.nn.module import Module, derive_variants
@@ -334,10 +336,13 @@ class BatchNorm2d(_ChannelNorm):
         share: Any = self.momentum or 0.0  # of the batch in the running statistics
         if new_count is not None:
             share = 1.0 / new_count.astype("float32")
-        out = batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training, share, self.eps)
+        out = self._normalise(x, share)
         if count is not None and new_count is not count:
             count[...] = new_count  # after the statistics: a batch that fails is not counted
         return out
+
+    def _normalise(self, x: Array, share: Any) -> Array:
+        return batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training, share, self.eps)
 
 
 class BatchNorm1d(BatchNorm2d):
@@ -348,6 +353,73 @@ class BatchNorm1d(BatchNorm2d):
     """
 
     ranks = (2, 3)
+
+
+class SyncBatchNorm(BatchNorm2d):
+    """Batch norm over the whole batch of a job, for (N, C) or (N, C, ...).
+
+    In ``wf.train.fit(..., shards=S)`` the statistics are those of all shards of all ranks, each counted by its values, and are
+    added up in one order: any number of ranks gives the same bits. Everywhere else the layer is batch norm. Weights and buffers
+    have the names of :class:`BatchNorm2d`'s, so that weights can be loaded from one into the other.
+
+    Each layer exchanges four sums of a number a channel in a step, and the activations of all shards of a rank are in memory
+    together.
+
+    >>> wf.nn.SyncBatchNorm(3)(wf.ones((2, 3))).shape
+    (2, 3)
+    """
+
+    ranks = ()
+
+    def _normalise(self, x: Array, share: Any) -> Array:
+        from weft.dist.lockstep import is_shard, sum_over_shards  # loads what exchanges messages
+
+        if not is_shard() or not self.training:
+            return super()._normalise(x, share)
+        shape, wide, axes = _channel_shape("SyncBatchNorm", x), to_compute_dtype(x), (0, *range(2, x.ndim))
+        own = full((1,), x.size // x.shape[1] if x.shape[1] else 0, dtype=wide.dtype)
+        sums = sum_over_shards(concat([wide.sum(axis=axes), own]))
+        count, mean = stop_gradient(sums[-1]), sums[:-1] / sums[-1]
+        centred = wide - mean.reshape(shape)
+        var = sum_over_shards((centred * centred).sum(axis=axes)) / count
+        if self.running_mean is not None and self.running_var is not None:
+            for running, new in ((self.running_mean, mean), (self.running_var, var * (count / maximum(count - 1, 1)))):
+                running[...] = to_compute_dtype(running) * (1.0 - share) + stop_gradient(new) * share
+        return to_storage_dtype(_affine(centred / sqrt(var + self.eps).reshape(shape), self.weight, self.bias, shape), x)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Any) -> Any:
+        """Return a copy of a model with a SyncBatchNorm of the same weights for each BatchNorm1d, BatchNorm2d and BatchNorm3d.
+
+        Parameters
+        ----------
+        module : Module
+            It does not change.
+
+        Returns
+        -------
+        Module
+
+        Raises
+        ------
+        TypeError
+            ``module`` is not a Module.
+
+        Examples
+        --------
+        >>> net = wf.nn.Sequential(wf.nn.Linear(3, 4), wf.nn.BatchNorm1d(4))
+        >>> wf.nn.SyncBatchNorm.convert_sync_batchnorm(net)[1]
+        SyncBatchNorm(4)
+        """
+        if not isinstance(module, Module):
+            raise TypeError(f"convert_sync_batchnorm: module must be a Module, not {type(module).__name__}")
+        memo: dict[int, Any] = {}
+        for _, layer in module.modules():
+            if type(layer) in (BatchNorm1d, BatchNorm2d, BatchNorm3d):
+                synchronised = cls.__new__(cls)
+                vars(synchronised).update(vars(copy.deepcopy(layer, memo)))
+                memo[id(layer)] = synchronised
+        return copy.deepcopy(module, memo)
 
 
 class LayerNorm(Module):
@@ -496,7 +568,7 @@ def _as_shape(layer: str, shape: Any) -> tuple[int, ...]:
     return tuple(extents(layer, normalized_shape=n)[0] for n in sizes)
 
 
-complete_docs(BatchNorm2d, BatchNorm1d, GroupNorm, InstanceNorm2d)
+complete_docs(BatchNorm2d, BatchNorm1d, SyncBatchNorm, GroupNorm, InstanceNorm2d)
 _, BatchNorm3d = derive_variants(BatchNorm2d, "2", "(1, 2, {4})")
 InstanceNorm1d, InstanceNorm3d = derive_variants(InstanceNorm2d, "2", "(1, 2, {4})")
 complete_docs(LayerNorm, RMSNorm)

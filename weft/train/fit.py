@@ -35,7 +35,7 @@ from weft.train.history import History, State, sort_callbacks
 from weft.train.loop import Run
 from weft.train.metrics import ROWS, Validation, evaluation_mode, name_metrics
 from weft.train.ranks import join_ranks
-from weft.train.shards import make_stepper, unite
+from weft.train.shards import make_stepper, trace_sums, unite
 from weft.train.step import describe_result, training_step
 from weft.transforms.jit import jit
 from weft.transforms.tracing import trace
@@ -72,9 +72,10 @@ def fit(
         ``on_batch``, ``on_epoch``, ``on_end``; ``state.stop(reason)`` ends the run
     accumulate : number of batches per update, whose gradients are averaged by rows
     shards : number of parts of each batch, which the ranks of a job share (``weft launch``). Gradients are averaged by rows;
-        random numbers and statistics of batch norm are those of a shard. The result depends on ``shards``, not on the number of
-        ranks: 1, 2, 3, ... ranks give the same bits. All ranks need the same data and arguments; weights and random state are
-        those of rank 0, which alone writes files and shows progress. Callbacks run on all ranks. Default: 1 on one rank
+        random numbers and statistics of BatchNorm are those of a shard, of SyncBatchNorm those of the batch. The result
+        depends on ``shards``, not on the number of ranks: 1, 2, 3, ... ranks give the same bits. All ranks need the same data
+        and arguments; weights and random state are those of rank 0, which alone writes files and shows progress. Callbacks
+        run on all ranks. Default: 1 on one rank
     precision : "float16" or "bfloat16": activations are stored in 16 bits, weights and updates in float32; with float16 the
         loss is scaled (Micikevicius et al.: Mixed precision training. 2018). Arithmetic stays float32: on a CPU this halves the
         memory traffic of activations, and is often no faster. Or a :class:`weft.Precision`, or a dict of its arguments:
@@ -339,14 +340,20 @@ def _try_single_row(model: Module, feed: Feed, shards: int) -> None:
     last = _last_batch_size(feed)
     source = feed.source if isinstance(feed, Stream) else feed
     batches = (getattr(source, "batch_size", None), last) if shards > 1 else (last,)
-    rows = next((n for n in batches if n is not None and (n == 1 or shards > 1 and n < 2 * shards)), None)
-    if rows is None:
+    suspects = [n for n in batches if n is not None and (n == 1 or shards > 1 and n < 2 * shards)]
+    if not suspects:
         return
     sample = feed.batch(np.arange(1))[0] if isinstance(feed, Arrays) else _peek(feed)
-    with evaluation_mode(model):
+    for rows in suspects:
+        _try_row(model, sample[:1], rows, shards, feed.samples)
+
+
+def _try_row(model: Module, row: Array, rows: int, shards: int, samples: int | None) -> None:
+    """Raise the error of :func:`_try_single_row` for a batch of ``rows`` rows."""
+    with evaluation_mode(model), trace_sums(shards > 1 and rows > 1):
         model.train()
         try:
-            trace(model, [sample[:1]], lambda leaves: ((leaves[0],), {}))
+            trace(model, [row], lambda leaves: ((leaves[0],), {}))
         except ShapeError as error:
             if shards > 1:
                 raise ShapeError(
@@ -354,7 +361,7 @@ def _try_single_row(model: Module, feed: Feed, shards: int) -> None:
                     f"{error}. Give another batch_size or fewer shards, or a wf.data.Loader with drop_last=True"
                 ) from error
             raise ShapeError(
-                f"fit: the last batch of an epoch has 1 row ({feed.samples} samples), on which the model cannot be trained: "
+                f"fit: the last batch of an epoch has 1 row ({samples} samples), on which the model cannot be trained: "
                 f"{error}. Give another batch_size, or wf.data.Loader((x, y), batch_size, drop_last=True) in place of x and y"
             ) from error
         except Exception:

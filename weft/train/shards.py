@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -16,9 +17,10 @@ import numpy as np
 from weft.array import Array
 from weft.dtypes.api import float64, is_inexact
 from weft.functions.creation.fill import asarray
-from weft.functions.random.state import get_state, set_state, state_after_parts, state_of_part
+from weft.functions.random.state import draw_from, get_state, set_state, state_after_parts, state_of_part
 from weft.functions.shape.axes import stack
 from weft.nn.module import Module
+from weft.nn.normalization import SyncBatchNorm
 from weft.nn.tensor_parallel import Divided
 from weft.optim import SAM, Optimizer
 from weft.optim.optimizer import state_dtype
@@ -77,8 +79,13 @@ class ShardStepper(Stepper):
         super().__init__(model, loss, optimizer, metrics, 1, precision, loss_scale)
         self.accumulate, self.run_many = accumulate, None
         self._ranks = ranks
+        layers = {name: layer for name, layer in model.modules() if isinstance(layer, SyncBatchNorm)}
+        self._synchronised = {f"{name}.{b}" if name else b for name, layer in layers.items() for b in layer.buffers}
         # shards of a batch differ by one row: a function for each length, so that a short last batch is their second shape only
         self._differentiate = jit(self._differentiate_shard), jit(self._differentiate_shard)
+        self._differentiate_meeting = jit(self._differentiate_meeting_shard), jit(self._differentiate_meeting_shard)
+        self._compiled: set[tuple[Any, ...]] = set()
+        self._statistics: dict[tuple[Any, ...], Any] = {}  # by shape and dtype: sums over the shards within a step
         self._sum: Any = None
         self._names: list[tuple[str, str]] = []  # kind and name of each array that a shard gives
         self._apply: Callable[..., None]
@@ -87,12 +94,10 @@ class ShardStepper(Stepper):
         return partial(ShardedBatch, feed)
 
     def advance(self, batches: Sequence[Any], lr: float) -> tuple[float, ...]:
-        from weft.dist.shard_sum import shards_of
-
         ranks, state = self._ranks, get_state()
         total = sum(batch.rows for batch in batches)
-        for shard in shards_of(ranks.rank, ranks.size, ranks.shards):
-            arrays = self._run_shard(batches, shard, total, state)
+        run = self._run_meeting_shards if self._synchronised else self._run_shards
+        for shard, arrays in run(batches, total, state):
             if self._sum is None:  # a rank without rows learns the shapes from the first shard
                 self._prepare(self._run_shard(batches, 0, total, state) if arrays is None else arrays)
             self._sum.add(shard, arrays)
@@ -119,16 +124,100 @@ class ShardStepper(Stepper):
                         self._differentiate[0](*batch.read(first, last), (last - first) / total, 1.0, 0.0)
             self._restore_buffers(before)
 
+    def gradient(self, x: Array, y: Array) -> tuple[Array, dict[str, Array]]:
+        with trace_sums(bool(self._synchronised)):  # over these rows alone, where one row has statistics, too
+            return super().gradient(x, y)
+
     def first_rows(self, batches: Sequence[Any]) -> tuple[Array, Array]:
         return batches[0].read(0, batches[0].rows)
 
-    # ---- one shard
+    # ---- the shards of this rank
+
+    def _own_shards(self) -> range:
+        from weft.dist.shard_sum import shards_of
+
+        return shards_of(self._ranks.rank, self._ranks.size, self._ranks.shards)
+
+    def _run_shards(
+        self, batches: Sequence[ShardedBatch], total: int, state: tuple[int, int],
+    ) -> Iterator[tuple[int, list[np.ndarray] | None]]:
+        """Yield each shard of this rank with what it gives to the sum, None if it has no rows."""
+        for shard in self._own_shards():
+            yield shard, self._run_shard(batches, shard, total, state)
+
+    def _run_meeting_shards(
+        self, batches: Sequence[ShardedBatch], total: int, state: tuple[int, int],
+    ) -> Iterator[tuple[int, list[np.ndarray] | None]]:
+        """As :meth:`_run_shards`, with sums over all shards within the step. A rank without rows runs shard 0 to take part."""
+        from weft.dist.lockstep import run_in_lockstep
+
+        own, shards = self._own_shards(), self._ranks.shards
+        counts = {s: sum(last - first for first, last in self._find_rows(batches, s)) for s in (*own, 0)}
+        out: dict[int, list[np.ndarray]] = {}
+        buffers: dict[int, dict[str, Array]] = {}
+        for k, batch in enumerate(batches):
+            spans = {s: find_shard_rows(batch.rows, shards, s) for s in counts}
+            active = [s for s in own if spans[s][0] < spans[s][1]]
+            runs = {}
+            for s in active or [0]:
+                first, last = spans[s]
+                key = state_of_part(state, s)
+                rest = (
+                    (last - first) / total, counts[s] / total, float(s == 0),
+                    asarray(np.uint64(key[0] if k == 0 else state_of_part(key, k)[0])),
+                    buffers.get(s, self._own_buffers()) if self.accumulate > 1 else {},
+                )
+                is_long = last - first > batch.rows // shards
+                runs[s] = partial(self._run_rows, is_long, *batch.read(first, last), *rest)
+                if (form := (is_long, last - first)) not in self._compiled:  # alone: shards that meet would all be traced
+                    self._compiled.add(form)
+                    runs[s]()
+            results = run_in_lockstep(runs, partial(self._add_statistics, bool(active)))
+            for s, (names, arrays, after) in results.items():
+                self._names, buffers[s] = names, after
+                out[s] = arrays if s not in out else [a + b for a, b in zip(out[s], arrays, strict=True)]
+        if self._sum is None:
+            self._prepare(next(iter(out.values())))
+        for s in own:
+            yield s, out[s] if counts[s] else None
+
+    def _run_rows(
+        self, is_long: bool, *arguments: Any,
+    ) -> tuple[list[tuple[str, str]], list[np.ndarray], dict[str, Array]]:
+        """Return the names of what rows give to the sum, the arrays, and the buffers after them."""
+        tables = self._differentiate_meeting[is_long](*arguments)
+        buffers = tables.pop("buffers")
+        names = [(kind, name) for kind, table in tables.items() for name in table]
+        return names, [a.numpy() for table in tables.values() for a in table.values()], buffers
+
+    def _add_statistics(self, have_rows: bool, operands: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Return the sum over all shards of the job. have_rows : whether the operands count"""
+        from weft.dist.shard_sum import ShardSum
+
+        ranks, example = self._ranks, next(iter(operands.values()))
+        kind = example.shape, example.dtype
+        if kind not in self._statistics:
+            self._statistics[kind] = ShardSum(ranks.shards, ranks.size, [example])
+        total = self._statistics[kind]
+        for s in self._own_shards():
+            total.add(s, [operands[s]] if have_rows and s in operands else None)
+        vectors, _ = total.total(f"statistics of SyncBatchNorm over {ranks.shards} shards, {example.dtype}{example.shape}", ())
+        vector, _, shape = total.places[0]
+        return vectors[vector][: example.size].reshape(shape).copy()
+
+    def _find_rows(self, batches: Sequence[ShardedBatch], shard: int) -> list[tuple[int, int]]:
+        """Return the first row of a shard in each batch and the row after its last one."""
+        return [find_shard_rows(batch.rows, self._ranks.shards, shard) for batch in batches]
+
+    def _own_buffers(self) -> dict[str, Array]:
+        parameters = self.model.parameters()
+        return {n: copy.copy(a) for n, a in self.model.arrays().items() if n not in parameters}
 
     def _run_shard(
         self, batches: Sequence[ShardedBatch], shard: int, total: int, state: tuple[int, int],
     ) -> list[np.ndarray] | None:
         """Return what a shard gives to the sum, None if it has no rows."""
-        parts = [(batch, *find_shard_rows(batch.rows, self._ranks.shards, shard)) for batch in batches]
+        parts = [(batch, *rows) for batch, rows in zip(batches, self._find_rows(batches, shard), strict=True)]
         rows = sum(last - first for _, first, last in parts)
         if not rows:
             return None
@@ -148,10 +237,7 @@ class ShardStepper(Stepper):
     def _begin_shard(self, state: tuple[int, int], shard: int) -> dict[str, Array]:
         """Set the random state of a shard. Return copies of the arrays that an accumulating shard changes."""
         set_state(state_of_part(state, shard))
-        if self.accumulate == 1:
-            return {}
-        parameters = self.model.parameters()
-        return {n: copy.copy(a) for n, a in self.model.arrays().items() if n not in parameters}
+        return {} if self.accumulate == 1 else self._own_buffers()
 
     def _restore_buffers(self, before: dict[str, Array]) -> None:
         if before:
@@ -207,7 +293,7 @@ class ShardStepper(Stepper):
         for name, (a, old) in before.items():
             if a.node is old.node:
                 continue
-            if is_inexact(a.dtype):
+            if is_inexact(a.dtype) and name not in self._synchronised:
                 wide = state_dtype(a.dtype)
                 statistics[name] = (a.astype(wide) - old.astype(wide)) * weight
             else:
@@ -215,6 +301,35 @@ class ShardStepper(Stepper):
             if self.accumulate == 1:
                 a[...] = old
         return {"figures": {"figures": figures}, "gradients": gradients, "statistics": statistics, "counts": counts}
+
+    def _differentiate_meeting_shard(
+        self, x: Array, y: Array, share: float, weight: float, is_counted: float, key: Array, buffers: dict[str, Array],
+    ) -> dict[str, dict[str, Array]]:
+        """As :meth:`_differentiate_shard`, for shards that meet within the step. Nothing is written: calls overlap.
+
+        key : of the shard's random numbers. buffers : what the shard begins with, if it accumulates; the result has those after
+        """
+        from weft.dist.lockstep import trace_shard
+
+        arrays = self.model.arrays()
+        before = {n: copy.copy(arrays[n]) for n in buffers}
+        for n, content in buffers.items():
+            arrays[n][...] = content
+        with draw_from(key), trace_shard(share):
+            tables = self._differentiate_shard(x, y, share, weight, is_counted)
+        after = {n: copy.copy(arrays[n]) for n in buffers}
+        for n, old in before.items():
+            arrays[n][...] = old
+        return {**tables, "buffers": after}
+
+
+def trace_sums(is_possible: bool) -> AbstractContextManager[None]:
+    """Let layers ask for sums over the shards in what is traced inside a ``with`` block, if that is possible."""
+    if not is_possible:
+        return nullcontext()
+    from weft.dist.lockstep import trace_shard
+
+    return trace_shard(1.0)
 
 
 def make_stepper(

@@ -11,11 +11,13 @@ with the bits that each would have alone, and a draw then reads a slice.
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 import secrets
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -282,6 +284,19 @@ def set_state(state: tuple[int, int], /) -> None:
         raise ValueError(f"set_state: {state!r} does not fit 64 bits")
     _HIDDEN_STREAM.key[...] = wrap(numpy_node(np.asarray(key_value, np.uint64)))
     _HIDDEN_STREAM.base[...] = wrap(numpy_node(np.asarray(position, np.uint64)))
+
+
+@contextmanager
+def draw_from(key_value: Array) -> Iterator[None]:
+    """Let the hidden sequence begin anew with a key inside a ``with`` block, and go on behind it as if nothing had been drawn."""
+    before = [(a, copy.copy(a)) for a in (_HIDDEN_STREAM.key, _HIDDEN_STREAM.base)]
+    _HIDDEN_STREAM.key[...] = key_value
+    _HIDDEN_STREAM.base[...] = wrap(number(0, UINT64))
+    try:
+        yield
+    finally:
+        for a, old in before:
+            a[...] = old
 
 
 def state_of_part(state: tuple[int, int], part: int) -> tuple[int, int]:
