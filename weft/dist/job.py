@@ -128,12 +128,16 @@ class Job:
 
 def _pass_on(source: IO[str], target: IO[str], output: Output) -> None:
     """Print the ranks' lines, without those of MPI's launcher about the end of the job."""
-    for line in source:
-        if shown := output.read(line):
-            target.write(shown)
-            target.flush()
-    target.write(output.rest())
-    target.flush()
+    try:
+        for line in source:
+            if shown := output.read(line):
+                target.write(shown)
+                target.flush()
+        target.write(output.rest())
+        target.flush()
+    except BrokenPipeError:  # nobody reads the output; the ranks must not wait for that
+        for _ in source:
+            pass
 
 
 def _die_with_parent() -> None:

@@ -19,7 +19,7 @@ from weft.dist.world import world
 from weft.errors import is_own_file
 
 CORES_VARIABLE = "WEFT_JOB_CORES"
-_LOCAL_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")  # ranks of this job on this host
+_LOCAL_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
 def main(argv: list[str]) -> None:
@@ -65,9 +65,14 @@ def _skip_start(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
+def count_local_ranks() -> int:
+    """Return the number of ranks of this job on this host, 1 if the launcher does not say it."""
+    return next((int(os.environ[name]) for name in _LOCAL_SIZES if name in os.environ), 1)
+
+
 def _share_cores() -> None:
     """Divide a host's cores among its ranks, unless the launcher has bound each rank to some."""
-    local = next((int(os.environ[name]) for name in _LOCAL_SIZES if name in os.environ), 1)
+    local = count_local_ranks()
     cores = cores_of_process()
     if local > 1 and os.environ.get(CORES_VARIABLE, "") and cores in (int(os.environ[CORES_VARIABLE]), os.cpu_count()):
         share = max(1, cores // local)

@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the picture of the fitted trajectory; default lorenz.png, if matplotlib is installed",
     )
     lorenz.set_defaults(run=_train_lorenz)
-    bench = commands.add_parser("bench", help="time well-known nets on the CPU, or run the GPU benchmark", add_help=False)
+    bench = commands.add_parser("bench", help="time well-known nets, a GPU, or the ranks of a job", add_help=False)
     bench.add_argument("rest", nargs=argparse.REMAINDER)
     bench.set_defaults(run=_bench)
     launch = commands.add_parser("launch", help="run a script on several ranks over MPI")
@@ -233,12 +233,16 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    """Run ``benchmarks/command.py``, which is beside the package in a checkout."""
+    """Run ``weft bench dist``, or ``benchmarks/command.py``, which is beside the package in a checkout."""
+    if arguments.rest[:1] == ["dist"]:
+        from weft.tools.bench_dist import bench_dist
+
+        return bench_dist(arguments.rest[1:])
     root = Path(__file__).parents[2]
     if not (root / "benchmarks" / "command.py").is_file():
         raise ImportError(
-            "bench: the benchmarks are not part of the installed package. Clone weft's repository, run `make setup` there, and "
-            "then `.venv/bin/weft bench`; wf.bench times your own functions."
+            "bench: all benchmarks but `weft bench dist` are not part of the installed package. Clone weft's repository, run "
+            "`make setup` there, and then `.venv/bin/weft bench`; wf.bench times your own functions."
         )
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
