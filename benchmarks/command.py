@@ -1,4 +1,4 @@
-"""``weft bench convnets`` and ``weft bench gpu``: their options."""
+"""``weft bench convnets`` and ``weft bench gpu``: their options. ``weft bench dist`` is in ``weft/tools``."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def run(argv: Sequence[str]) -> int:
     gpu.add_argument("--quick", action="store_true", help="tiny sizes and few runs: it shows that the steps run, no more")
     gpu.add_argument("--zip", metavar="FILE", help="keep all results in this one file, too, written anew while steps run")
     gpu.set_defaults(run=_gpu)
+    kinds.add_parser("dist", help="sums between ranks and a training step, and the efficiency on more nodes")
     arguments = parser.parse_args(argv)
     return arguments.run(arguments)
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,11 +22,13 @@ class Result(NamedTuple):
     seconds: float
 
 
-def run_job(ranks: int, script: Path | str, *arguments: object, patience: float = 30, **environment: str) -> Result:
+def run_job(
+    ranks: int, script: Path | str, *arguments: object, patience: float = 30, options: Sequence[str] = (), **environment: str,
+) -> Result:
     """Run a script on several ranks."""
     start = time.monotonic()
     done = subprocess.run(
-        [*LAUNCH, "-n", str(ranks), "--patience", str(patience), str(script), *map(str, arguments)],
+        [*LAUNCH, "-n", str(ranks), "--patience", str(patience), *options, str(script), *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, env={**os.environ, **environment},
     )
     return Result(done.returncode, done.stdout, time.monotonic() - start)

@@ -19,6 +19,21 @@ def launched_rank() -> int | None:
     return next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), None)
 
 
+def slurm_tasks() -> int:
+    """Return how many processes srun started together with this one, 1 without srun."""
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
+
+
+def refuse_lost_ranks() -> None:
+    """Raise DeviceError if srun started several processes without a way to find each other: each would be a job of one rank."""
+    if launched_rank() is None and slurm_tasks() > 1:
+        raise DeviceError(
+            f"wf.dist: srun started {slurm_tasks()} tasks without PMI, so each would work alone, and all would write the same "
+            "files. Give srun --mpi=pmi2 or --mpi=pmix (`srun --mpi=list` shows which it has); for tasks that are to work alone "
+            "remove SLURM_STEP_NUM_TASKS from their environment"
+        )
+
+
 class MPI:
     """The ranks of ``COMM_WORLD``. Messages use a communicator of their own, apart from those of the program."""
 
@@ -30,7 +45,7 @@ class MPI:
             from mpi4py import MPI as mpi
         except ImportError as error:
             raise DeviceError(f"wf.dist: mpi4py cannot be loaded ({error}): {install_command('dist')}") from None
-        started = max(int(os.environ.get(name, 1)) for name in _SIZE_VARIABLES)
+        started = next((int(os.environ[name]) for name in _SIZE_VARIABLES if name in os.environ), slurm_tasks())
         world = mpi.COMM_WORLD
         if started > world.size:  # every rank would work alone, and all would write the same files
             library = " ".join(mpi.Get_library_version().split("\n")[0].split()).strip(" ,")

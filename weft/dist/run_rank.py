@@ -1,4 +1,4 @@
-"""One rank of ``weft launch``: ``python -m weft.dist.run_rank script.py ...`` begins MPI, then runs the script.
+"""One rank of ``weft launch``, or of another launcher by ``weft run script.py ...``: begins MPI, then runs the script.
 
 MPI begins before the script, so a script that fails in an import ends the job: with MPICH the others would wait in MPI's start.
 """
@@ -13,12 +13,13 @@ from types import TracebackType
 
 from weft.dist.failures import FAILED, describe
 from weft.dist.mpi import launched_rank
+from weft.dist.mpiexec import cores_of_process
 from weft.dist.report import FAILURE, Report
 from weft.dist.world import world
 from weft.errors import is_own_file
 
 CORES_VARIABLE = "WEFT_JOB_CORES"
-_LOCAL_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")  # ranks of this job on this host
+_LOCAL_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
 def main(argv: list[str]) -> None:
@@ -64,11 +65,16 @@ def _skip_start(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
+def count_local_ranks() -> int:
+    """Return the number of ranks of this job on this host, 1 if the launcher does not say it."""
+    return next((int(os.environ[name]) for name in _LOCAL_SIZES if name in os.environ), 1)
+
+
 def _share_cores() -> None:
     """Divide a host's cores among its ranks, unless the launcher has bound each rank to some."""
-    local = next((int(os.environ[name]) for name in _LOCAL_SIZES if name in os.environ), 1)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if local > 1 and os.environ.get(CORES_VARIABLE) == str(cores):
+    local = count_local_ranks()
+    cores = cores_of_process()
+    if local > 1 and os.environ.get(CORES_VARIABLE, "") and cores in (int(os.environ[CORES_VARIABLE]), os.cpu_count()):
         share = max(1, cores // local)
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # read by NumPy's LAPACK and by libraries of the script
             os.environ.setdefault(name, str(share))

@@ -22,7 +22,7 @@ from weft.dist.agreement import MESSAGE_TAGS, agree_to_leave, empty, unpack
 from weft.dist.algorithms import Link, all_to_all
 from weft.dist.engine import Engine, Request
 from weft.dist.failures import FAILED, HUNG, describe
-from weft.dist.mpi import MPI, launched_rank
+from weft.dist.mpi import MPI, launched_rank, refuse_lost_ranks
 from weft.dist.report import DONE, FAILURE, WAITING, Report
 from weft.errors import CollectiveError, is_own_file
 
@@ -44,6 +44,7 @@ class World:
         self._unsent: list[tuple[Request, int]] = []  # messages of ``send`` that may not have left
         self.report: Report | None = None
         place = launched_rank()
+        refuse_lost_ranks()
         if place is not None:
             self.report = Report(place)
             self.engine = MPI()

@@ -1,4 +1,4 @@
-"""The command line: ``weft train digits|mnist|lorenz``, ``weft launch``, ``weft bench convnets|gpu`` and ``weft info``."""
+"""The command line: ``weft train digits|mnist|lorenz``, ``weft launch``, ``weft run``, ``weft bench`` and ``weft info``."""
 
 from __future__ import annotations
 
@@ -69,16 +69,23 @@ def _parser() -> argparse.ArgumentParser:
         help="the picture of the fitted trajectory; default lorenz.png, if matplotlib is installed",
     )
     lorenz.set_defaults(run=_train_lorenz)
-    bench = commands.add_parser("bench", help="time well-known nets on the CPU, or run the GPU benchmark", add_help=False)
+    bench = commands.add_parser("bench", help="time well-known nets, a GPU, or the ranks of a job", add_help=False)
     bench.add_argument("rest", nargs=argparse.REMAINDER)
     bench.set_defaults(run=_bench)
     launch = commands.add_parser("launch", help="run a script on several ranks over MPI")
-    launch.add_argument("-n", type=int, required=True, metavar="RANKS", help="number of ranks, which share this machine's cores")
+    launch.add_argument("-n", type=int, required=True, metavar="RANKS", help="number of ranks, which share a machine's cores")
+    launch.add_argument("--hosts", metavar="A,B", help="machines that share the ranks evenly; default: this one")
     launch.add_argument("--patience", type=float, metavar="SECONDS", help="how long a rank waits for the others; default 60")
-    launch.add_argument("script")
-    rest = launch.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the script")
-    rest.required = False  # Python 3.11 to 3.13 list it among missing arguments otherwise
+    launch.add_argument("--retries", type=int, default=0, metavar="R", help="how often a job that fails is started again")
+    launch.add_argument("--least", type=int, metavar="M", help="start it again with fewer ranks, down to M, if one is killed")
+    launch.add_argument("--mpiexec", metavar="PROGRAM", help="the MPI's launcher; default: the installed one")
     launch.set_defaults(run=_launch)
+    rank = commands.add_parser("run", help="run a script as one rank of a job that srun or mpiexec starts")
+    rank.set_defaults(run=_run_rank)
+    for command in (launch, rank):
+        command.add_argument("script")
+        rest = command.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the script")
+        rest.required = False  # Python 3.11 to 3.13 list it among missing arguments otherwise
     commands.add_parser("info", help="show this machine's devices and caches").set_defaults(run=_info)
     return parser
 
@@ -105,7 +112,18 @@ def _set_up(arguments: argparse.Namespace) -> None:
 def _launch(arguments: argparse.Namespace) -> int:
     from weft.dist.launch import launch
 
-    return launch(arguments.n, arguments.script, arguments.arguments, arguments.patience)
+    hosts = [] if arguments.hosts is None else arguments.hosts.split(",")
+    return launch(
+        arguments.n, arguments.script, arguments.arguments, arguments.patience, hosts, arguments.retries, arguments.least,
+        arguments.mpiexec,
+    )
+
+
+def _run_rank(arguments: argparse.Namespace) -> int:
+    from weft.dist.run_rank import main as run_rank
+
+    run_rank([arguments.script, *arguments.arguments])
+    return 0
 
 
 def _train_lorenz(arguments: argparse.Namespace) -> int:
@@ -215,12 +233,16 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    """Run ``benchmarks/command.py``, which is beside the package in a checkout."""
+    """Run ``weft bench dist``, or ``benchmarks/command.py``, which is beside the package in a checkout."""
+    if arguments.rest[:1] == ["dist"]:
+        from weft.tools.bench_dist import bench_dist
+
+        return bench_dist(arguments.rest[1:])
     root = Path(__file__).parents[2]
     if not (root / "benchmarks" / "command.py").is_file():
         raise ImportError(
-            "bench: the benchmarks are not part of the installed package. Clone weft's repository, run `make setup` there, and "
-            "then `.venv/bin/weft bench`; wf.bench times your own functions."
+            "bench: all benchmarks but `weft bench dist` are not part of the installed package. Clone weft's repository, run "
+            "`make setup` there, and then `.venv/bin/weft bench`; wf.bench times your own functions."
         )
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))

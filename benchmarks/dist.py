@@ -1,7 +1,7 @@
-"""What ``fit(shards=S)`` costs beside ``fit``: CPU time of a step of 64 rows on one thread, for three nets.
+"""What several ranks cost: a sum in jit beside MPI's own, and ``fit(shards=S)`` beside ``fit``, for three nets.
 
-    python benchmarks/shards.py [--turns 5]
-    weft launch -n 2 benchmarks/shards.py      # on two ranks: the clock's time of a step, without the case of no shards
+    python benchmarks/dist.py [--turns 5]      # one rank: CPU time of a step of 64 rows on one thread, by shards
+    weft launch -n 2 benchmarks/dist.py        # two ranks: also the sums; the clock's time of a step, without "none"
 
 The contestants take turns; a time is the least of the turns. On one rank it is CPU time, since other processes share the cores.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from weft import nn
 
 ROWS = 64
 SHARDS = (None, 2, 4, 8, 16, 32)
+SIZES = (8, 1 << 12, 1 << 16, 1 << 20, 1 << 24)  # bytes of a sum
 
 
 def small_net() -> nn.Module:
@@ -53,6 +55,34 @@ CASES = (  # name, net, shape of a sample, batches, epochs
 )
 
 
+def time_calls(f: Callable[[], Any], count: int) -> float:
+    """Return the microseconds of a call, all ranks beginning together."""
+    wf.dist.barrier()
+    start = time.perf_counter()
+    for _ in range(count):
+        f()
+    return (time.perf_counter() - start) / count * 1e6
+
+
+def compare_sums(turns: int) -> None:
+    """Print the times of ``all_sum`` in jit, of the same jitted function without it, and of MPI's Allreduce, by size."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD.Dup()
+    if wf.dist.rank() == 0:
+        print("us of a call:", "bytes, jit without a sum, jit with all_sum, MPI's Allreduce")
+    for size in SIZES:
+        with_sum, without = wf.jit(lambda x: wf.dist.all_sum(x * 2) + 1), wf.jit(lambda x: x * 2 + 1)
+        source = np.ones(size // 4, np.float32)
+        x, out, count = wf.asarray(source), np.empty_like(source), max(5, min(500, (1 << 25) // size))
+        calls = lambda: without(x).numpy(), lambda: with_sum(x).numpy(), lambda: comm.Allreduce(source, out)  # noqa: E731, B023
+        for call in calls:
+            time_calls(call, 3)
+        times = [[time_calls(call, count) for call in calls] for _ in range(turns)]
+        if wf.dist.rank() == 0:
+            print(f"{size:>10,}:", *(f"{min(column):.4g}" for column in zip(*times, strict=True)), flush=True)
+
+
 def time_step(make: Any, x: np.ndarray, y: np.ndarray, epochs: int, shards: int | None) -> float:
     """Return the milliseconds of a step."""
     clock = time.process_time if wf.dist.size() == 1 else time.perf_counter
@@ -70,6 +100,8 @@ def main() -> None:
     turns = parser.parse_args().turns
     wf.set_num_threads(1)
     size, rng = wf.dist.size(), np.random.default_rng(0)
+    if size > 1:
+        compare_sums(turns)
     contestants = [s for s in SHARDS if (s or 1) >= size]
     if wf.dist.rank() == 0:
         print("ms a step;", size, "ranks; shards:", *("none" if s is None else s for s in contestants))
