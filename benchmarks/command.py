@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from benchmarks.nets import DEFINITIONS
+
 
 def run(argv: Sequence[str]) -> int:
     """Run a benchmark; returns the exit status. Raises what ``weft``'s command line prints in one line."""
@@ -13,9 +15,21 @@ def run(argv: Sequence[str]) -> int:
     kinds = parser.add_subparsers(required=True, metavar="what")
     nets = kinds.add_parser("convnets", help="the layers of well-known convolutional nets, one by one")
     nets.add_argument("--quick", action="store_true", help="alexnet alone, a small batch, three repeats")
-    nets.add_argument("--nets", metavar="A,B", help="of alexnet, vgg, overfeat and googlenet; default all")
-    nets.add_argument("--batch", type=int, default=None, help="default 128, for vgg 64; with --quick 4")
+    nets.add_argument("--nets", metavar="A,B", help="of alexnet, overfeat, vgg-a, vgg-e, googlenet and resnet50; default all")
+    nets.add_argument(
+        "--definition", choices=list(DEFINITIONS), default="nervanagpu",
+        help="nervanagpu's nets (dense layers of 3072, no biases) or convnet-benchmarks' (4096, biases); default %(default)s",
+    )
+    nets.add_argument("--layers", metavar="A,B", help="some of the layers, by name; without the whole net and its memory")
+    nets.add_argument("--batch", type=int, default=None, help="default 128, for vgg and resnet50 64; with --quick 4")
+    nets.add_argument("--image", type=int, metavar="SIDE", help="smaller images; default 224, for overfeat 231")
+    nets.add_argument("--narrow", type=int, metavar="N", default=1, help="divide the numbers of channels by N")
+    nets.add_argument("--repeats", type=int, default=None, help="calls of each pass; default 10, with --quick 3")
     nets.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
+    nets.add_argument("--cpu-time", action="store_true", help="processor time, for a busy machine; needs --threads 1")
+    nets.add_argument("--peers", action="store_true", help="PyTorch beside weft, in turns, each in a process of its own")
+    nets.add_argument("--json", metavar="FILE", help="write the record of the run")
+    nets.add_argument("--picture", metavar="FILE", help="write a picture (PNG), a bar a layer; needs matplotlib")
     nets.set_defaults(run=_convnets)
     gpu = kinds.add_parser("gpu", help="eight minutes on a GPU: is it right, and how fast; JSON for each step")
     gpu.add_argument("--device", metavar="NAME", help="gpu, gpu:1 or gpu-sim; default gpu")

@@ -1,119 +1,180 @@
-"""``weft bench convnets``: the layers of AlexNet, VGG-A, Overfeat and GoogLeNet, timed one by one on the CPU."""
+"""``weft bench convnets``: AlexNet, Overfeat, VGG-A, VGG-E, GoogLeNet and ResNet-50 on the CPU, a line a layer, beside PyTorch.
+
+Each library computes in a process of its own, and the processes take turns: a library's threads that wait for work keep the
+processors of another one in the same process.
+"""
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import importlib.util
+import json
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
-from benchmarks.nets import NETS, Layer, Weft, layers
+from benchmarks.convnet_report import draw, print_foot, print_head, print_layer, print_sums
+from benchmarks.nets import DEFINITIONS, Layer, Net, layers, shrink
+from benchmarks.turns import KEPT_MEMORY, about, answer, thread_variables
+from weft.process.distribution import install_command
 
+ROOT = Path(__file__).parents[1]
 QUICK_BATCH = 4
-
-
-def passes(layer: Layer, batch: int, first: bool) -> Iterator[tuple[str, Callable[[], None]]]:
-    """(forward, input gradient or weight gradient; a call that computes it once) on random numbers."""
-    import weft as wf
-
-    words = Weft()
-
-    def run(x, w):
-        if layer.kind == "pool":
-            return words.pool(x, layer.kernel, layer.stride, layer.padding)
-        if layer.kind == "mean":
-            return words.mean(x, layer.kernel, layer.stride)
-        return words.conv(x, w, layer.stride, layer.padding) if layer.kind == "conv" else words.dense(x, w)
-
-    x = wf.random.uniform(-1.0, 1.0, (batch, *layer.inside))
-    dy = wf.random.uniform(-1.0, 1.0, (batch, *layer.outside))
-    w = wf.zeros(()) if layer.weight is None else wf.random.uniform(-0.1, 0.1, layer.weight)
-    wf.eval(x, dy, w)
-    forward = wf.jit(lambda x, w: wf.nn.relu(run(x, w)) if layer.relu and layer.weight else run(x, w))
-    yield "forward", lambda: wf.eval(forward(x, w))
-    if not first:
-        by_input = wf.jit(lambda x, w, dy: wf.vjp(lambda x: run(x, w), x)[1](dy)[0])
-        yield "input gradient", lambda: wf.eval(by_input(x, w, dy))
-    if layer.weight:
-        by_weight = wf.jit(lambda x, w, dy: wf.vjp(lambda w: run(x, w), w)[1](dy)[0])
-        yield "weight gradient", lambda: wf.eval(by_weight(x, w, dy))
-
-
-PASSES = ("forward", "input gradient", "weight gradient")
-
-
-def measure(net: str, batch: int, repeats: int, show: Callable[[Layer, dict[str, float]], None]) -> dict[str, dict[str, float]]:
-    """Median seconds of each pass of each layer; ``show`` is told of a layer when it is done."""
-    from weft.devices import settle
-
-    found = {}
-    for position, layer in enumerate(layers(net)):
-        seconds = {}
-        for name, call in passes(layer, batch, first=position == 0):
-            call()  # compiles
-            settle()
-            call()
-            times = []
-            for _ in range(repeats):
-                start = time.perf_counter()
-                call()
-                times.append(time.perf_counter() - start)
-            seconds[name] = statistics.median(times)
-        found[layer.name] = seconds
-        show(layer, seconds)
-    return found
+CALLS = 3  # a pass, in a turn
+PAUSE_S = 0.1  # before a turn: threads of PyTorch keep their processors for some ten milliseconds after a call
 
 
 def convnets(arguments: argparse.Namespace) -> int:
-    """Print the tables; returns the exit status."""
-    import weft as wf
-    from weft.devices import get_device
-
-    names = arguments.nets.split(",") if arguments.nets else ["alexnet"] if arguments.quick else list(NETS)
-    for name in names:
-        if name not in NETS:
-            raise ValueError(f"bench: no net {name!r}; there are {', '.join(NETS)}")
-    if arguments.batch is not None and arguments.batch < 1:
-        raise ValueError(f"bench: --batch must be at least 1, not {arguments.batch}")
-    if arguments.threads is not None:
-        wf.set_num_threads(arguments.threads)
-    threads = wf.get_num_threads()
-    one = get_device("cpu").describe(measure=True)["fma_peak_flops"]
-    peak = f"{one * threads / 1e9:.0f} GFLOP/s ({one / 1e9:.0f} a thread)"
-    print(f"float32, {threads} thread{'s' * (threads > 1)}; measured peak {peak}")
-    with wf.flush_denormals():
-        for name in names:
-            batch = arguments.batch or (QUICK_BATCH if arguments.quick else NETS[name][1])
-            _table(name, batch, 3 if arguments.quick else 10, one * threads)
+    """Print the tables and write the files; returns the exit status."""
+    libraries = ["weft", "torch"] if arguments.peers else ["weft"]
+    nets = _choose_nets(arguments)
+    _check(arguments, nets)
+    record = measure(nets, libraries, arguments)
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(record, indent=1) + "\n")
+    if arguments.picture:
+        Path(arguments.picture).write_bytes(draw(record))
     return 0
 
 
-def _table(net: str, batch: int, repeats: int, peak: float) -> None:
-    print(f"\n{net}, batch {batch}, median of {repeats}: ms, GFLOP/s, share of the peak")
-    print(f"{'layer':14}{'result':>14}" + "".join(f"{name:>24}" for name in PASSES), flush=True)
-
-    def show(layer: Layer, seconds: dict[str, float]) -> None:
-        shape = "x".join(map(str, layer.outside))
-        cells = [_cell(seconds.get(name), batch * layer.flops, peak) for name in PASSES]
-        print(f"{layer.name:14}{shape:>14}" + "".join(f"{cell:>24}" for cell in cells), flush=True)
-
-    found = measure(net, batch, repeats, show)
-    work = {layer.name: batch * layer.flops for layer in layers(net)}
-    total = {name: sum(s.get(name, 0.0) for s in found.values()) for name in PASSES}
-    done = {name: sum(work[layer] for layer, s in found.items() if name in s) for name in PASSES}
-    print(f"{'sum':28}" + "".join(f"{_cell(total[name], done[name], peak):>24}" for name in PASSES))
-    forward, backward = total["forward"], total["input gradient"] + total["weight gradient"]
-    operations = sum(work.values())
-    print(
-        f"forward {1e3 * forward:.1f} ms, backward {1e3 * backward:.1f} ms, together {1e3 * (forward + backward):.1f} ms: "
-        f"{batch / (forward + backward):.1f} images/s, {sum(done.values()) / (forward + backward) / 1e9:.0f} GFLOP/s done, "
-        f"{3 * operations / (forward + backward) / 1e9:.0f} as published tables count (they add conv1's input gradient, "
-        "which nobody computes)"
-    )
+def _choose_nets(arguments: argparse.Namespace) -> dict[str, Net]:
+    defined = DEFINITIONS[arguments.definition]
+    names = arguments.nets.split(",") if arguments.nets else ["alexnet"] if arguments.quick else list(defined)
+    for name in names:
+        if name not in defined:
+            raise ValueError(f"bench: no net {name!r}; there are {', '.join(defined)}")
+    for option in ("batch", "threads", "image", "narrow", "repeats"):
+        value = getattr(arguments, option)
+        if value is not None and value < 1:
+            raise ValueError(f"bench: --{option} must be at least 1, not {value}")
+    batch = arguments.batch or (QUICK_BATCH if arguments.quick else None)
+    return {
+        name: replace(shrink(defined[name], arguments.image, arguments.narrow), batch=batch or defined[name].batch)
+        for name in names
+    }
 
 
-def _cell(seconds: float | None, flops: int, peak: float) -> str:
-    if seconds is None:
-        return "-"
-    rate = f"{flops / seconds / 1e9:7.0f} {100 * flops / seconds / peak:4.0f} %" if flops else " " * 14
-    return f"{1e3 * seconds:.3f} {rate}"
+def _choose_layers(net: Net, only: str | None) -> list[Layer]:
+    return [layer for layer in layers(net) if only is None or layer.name in only.split(",")]
+
+
+def _check(arguments: argparse.Namespace, nets: dict[str, Net]) -> None:
+    """Raise before anything is measured."""
+    names = {layer.name: name for name, net in nets.items() for layer in layers(net)}
+    for name in arguments.layers.split(",") if arguments.layers else ():
+        if name not in names:
+            raise ValueError(f"bench: no layer {name!r} in {', '.join(nets)}; there are {', '.join(names)}")
+    if arguments.cpu_time and arguments.threads != 1:
+        raise ValueError("bench: --cpu-time is the time of one thread: give --threads 1 too")
+    if arguments.peers and importlib.util.find_spec("torch") is None:
+        raise ImportError("bench: --peers needs PyTorch, which is not installed: pip install torch")
+    if arguments.picture and importlib.util.find_spec("matplotlib") is None:
+        raise ImportError(f"bench: --picture needs matplotlib: {install_command('plot')}")
+
+
+def measure(nets: dict[str, Net], libraries: Sequence[str], arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the record of a run, and print its tables while it is made. Times are the least ones, in seconds."""
+    import weft as wf
+    from weft.devices import get_device
+
+    threads = arguments.threads or wf.get_num_threads()
+    repeats = arguments.repeats or (3 if arguments.quick else 10)
+    one = get_device("cpu").describe(measure=True)["fma_peak_flops"]
+    with start_workers(libraries, threads, arguments.cpu_time) as workers:
+        record: dict[str, Any] = {
+            "about": about(), "versions": {library: answer(library, worker) for library, worker in workers.items()},
+            "definition": arguments.definition, "threads": threads, "clock": "cpu" if arguments.cpu_time else "wall",
+            "repeats": repeats, "peak_flops": threads * one, "nets": {},
+        }
+        ask = _asker(workers, repeats, 0.0 if threads == 1 else PAUSE_S)
+        for name, net in nets.items():
+            print_head(record, name, net)
+            found: dict[str, Any] = {"batch": net.batch, "image": net.side, "layers": []}
+            record["nets"][name] = found
+            for layer in _choose_layers(net, arguments.layers):
+                found["layers"].append(_describe(layer) | {"seconds": ask(net, layer.name)})
+                print_layer(record, name, found["layers"][-1])
+            print_sums(record, name)
+            if arguments.layers is None:
+                found["whole"] = ask(net, None)
+                found["memory"] = {library: memory_of(library, net, threads) for library in libraries}
+                print_foot(record, name)
+    return record
+
+
+def _describe(layer: Layer) -> dict[str, Any]:
+    return {
+        "name": layer.name, "kind": layer.kind, "inside": layer.inside, "outside": layer.outside,
+        "multiply_adds": layer.flops // 2,
+    }
+
+
+def _asker(
+    workers: dict[str, subprocess.Popen[str]], repeats: int, pause_s: float,
+) -> Callable[[Net, str | None], dict[str, dict[str, float]]]:
+    """Return a function of a net and a layer: library -> pass -> least seconds of a call, from turns of all libraries."""
+
+    def ask(library: str, request: dict[str, Any]) -> Any:
+        worker = workers[library]
+        assert worker.stdin is not None
+        worker.stdin.write(json.dumps(request) + "\n")
+        worker.stdin.flush()
+        return answer(library, worker)
+
+    def measure_turns(net: Net, layer: str | None) -> dict[str, dict[str, float]]:
+        passes = {library: ask(library, {"net": asdict(net), "layer": layer}) for library in workers}
+        least: dict[str, dict[str, float]] = {library: {} for library in workers}
+        for left in range(repeats, 0, -CALLS):
+            for library, names in passes.items():
+                time.sleep(pause_s if len(workers) > 1 else 0.0)
+                for name in names:
+                    seconds = min(ask(library, {"pass": name, "calls": min(left, CALLS)}))
+                    least[library][name] = min(seconds, least[library].get(name, seconds))
+        return least
+
+    return measure_turns
+
+
+@contextmanager
+def start_workers(libraries: Sequence[str], threads: int, cpu_time: bool) -> Iterator[dict[str, subprocess.Popen[str]]]:
+    """Context manager: a process for each library, ended at the end."""
+    extra = {**KEPT_MEMORY, "BENCH_CLOCK": "cpu" if cpu_time else "wall"}
+    workers: dict[str, subprocess.Popen[str]] = {}
+    try:
+        for library in libraries:
+            workers[library] = _start(library, threads, extra)
+        yield workers
+    finally:
+        for process in workers.values():
+            process.kill()
+            process.wait()
+
+
+def _start(library: str, threads: int, extra: dict[str, str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "benchmarks.convnet_worker", library]
+    env = {**os.environ, **thread_variables(threads), **extra}
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=ROOT)
+
+
+def memory_of(library: str, net: Net, threads: int) -> dict[str, int] | None:
+    """Return bytes before and at the peak of training steps of a net, in a new process; None where the system does not say.
+
+    The process has the C library's usual settings: memory that is kept would count.
+    """
+    if not Path("/proc/self/status").exists():
+        return None
+    process = _start(library, threads, {})
+    try:
+        out, _ = process.communicate(json.dumps({"memory": asdict(net)}) + "\n")
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode:
+        raise ChildProcessError(f"bench: the process that measures the memory of {library} ended with {process.returncode}")
+    return json.loads(out.splitlines()[-1])

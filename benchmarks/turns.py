@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import seconds_per_call
+
+from benchmarks.measure import seconds_per_call
 
 HERE = Path(__file__).parent
 
@@ -46,17 +47,24 @@ def settling(library: str) -> Callable[[], None]:
 def start_worker(library: str, threads: int, folder: str, cache: str, script: str) -> subprocess.Popen[str]:
     """Every library as it is when it is installed: pip leaves bytecode beside the sources, a checkout may have none."""
     compileall.compile_dir(HERE.parent / "weft", quiet=1)
-    env = {
-        **os.environ, "BENCH_THREADS": str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": str(threads), "WEFT_CACHE": cache, "JAX_PLATFORMS": "cpu",
-        "THP_MEM_ALLOC_ENABLE": "1",
-        "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4000000000:glibc.malloc.trim_threshold=16000000000",
-    }
+    env = {**os.environ, **thread_variables(threads), **KEPT_MEMORY, "WEFT_CACHE": cache, "JAX_PLATFORMS": "cpu"}
     if threads == 1:
         env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     cpus = sorted(os.sched_getaffinity(0))[-threads:]
     command = ["taskset", "-c", ",".join(map(str, cpus)), sys.executable, script, "--worker", library, "--folder", folder]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=HERE)
+
+
+# Huge pages for PyTorch's arrays, and a C library that keeps freed memory: without them PyTorch asks for it in each step.
+KEPT_MEMORY = {
+    "THP_MEM_ALLOC_ENABLE": "1",
+    "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4000000000:glibc.malloc.trim_threshold=16000000000",
+}
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """Return environment variables that give each library this number of threads."""
+    return dict.fromkeys(("BENCH_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
 
 
 def one_round(

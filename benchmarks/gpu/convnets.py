@@ -18,7 +18,7 @@ from benchmarks.gpu.closeness import told
 from benchmarks.gpu.peers import TorchWords
 from benchmarks.gpu.setting import Rows, Setting, numpy_dtype
 from benchmarks.gpu.timing import Effort
-from benchmarks.nets import NETS, Net, Weft, executed, forward, layers, weights
+from benchmarks.nets import NETS, Net, Weft, executed, forward, layers, weft_functions, weights
 
 EFFORT = Effort(runs=10, seconds=1.0)
 SCALE = 2.0**-5  # of the last layer's gradient, so that sums over a batch stay within float16
@@ -26,16 +26,16 @@ CHECKED = 2  # images, independent of the others, that are computed on the CPU a
 TOLERANCE = {"float32": 1e-3, "float16": 0.05}  # relative norm of the error: a ReLU near 0 may switch
 _END = "dense 8|dense 8|dense 5"
 QUICK: dict[str, Net] = {
-    "alexnet": (15, 2, f"conv 4 5 2 1|pool 3 2|conv 6 3 1 1|pool 3 2|{_END}"),
-    "overfeat": (16, 2, f"conv 4 6 2 0|pool 2 2|conv 6 2 1 0|pool 2 2|{_END}"),
-    "vgg": (8, 2, f"conv 4 3 1 1|pool 2 2|conv 6 3 1 1|pool 2 2|{_END}"),
-    "googlenet": (12, 2, "conv 6 7 2 3|pool 3 2 1|inception 4 3 5 3 4 4|mean 3 1|dense 5"),
+    "alexnet": Net(15, 2, f"conv 4 5 2 1|pool 3 2|conv 6 3 1 1|pool 3 2|{_END}"),
+    "overfeat": Net(16, 2, f"conv 4 6 2 0|pool 2 2|conv 6 2 1 0|pool 2 2|{_END}"),
+    "vgg-a": Net(8, 2, f"conv 4 3 1 1|pool 2 2|conv 6 3 1 1|pool 2 2|{_END}"),
+    "googlenet": Net(12, 2, "conv 6 7 2 3|pool 3 2 1|inception 4 3 5 3 4 4|mean 3 1|dense 5"),
 }
 
 
 def rows(setting: Setting) -> Rows:
     """Yield a row for each net and format; then again with torch.compile, which starts slowly and is omitted with gpu-sim."""
-    nets: dict[str, Net] = QUICK if setting.quick else NETS
+    nets = QUICK if setting.quick else {name: NETS[name] for name in QUICK}
     cases = [(name, dtype) for name in nets for dtype in ("float32", "float16") if not setting.quick or (name, dtype) in _TRIED]
     for name, dtype in cases:
         yield f"{name} {dtype}", lambda name=name, dtype=dtype: _row(setting, nets[name], dtype, False)  # type: ignore[misc]
@@ -46,15 +46,14 @@ def rows(setting: Setting) -> Rows:
             )
 
 
-_TRIED = (*[(name, "float32") for name in QUICK], ("vgg", "float16"))
+_TRIED = (*[(name, "float32") for name in QUICK], ("vgg-a", "float16"))
 
 
 @lru_cache(maxsize=1)
 def given(net: Net) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return images and weights in float32, rounded to numbers that float16 can represent."""
     rng = np.random.default_rng(11)
-    side, batch, _ = net
-    images = rng.random((batch, 3, side, side), np.float32)
+    images = rng.random((net.batch, 3, net.side, net.side), np.float32)
     return _round(images), [_round(w) for w in weights(net, rng)]
 
 
@@ -72,23 +71,10 @@ def _on_cpu(net: Net) -> tuple[np.ndarray, list[np.ndarray]]:
         return out.numpy(), [slope.numpy() for slope in back(out * SCALE)]
 
 
-def _functions(net: Net) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return a function for the forward pass, and one for a step, which writes the weights and returns the result."""
-    run = forward(net, Weft())
-
-    def step(images: Any, weights_: list[Any], share: Any, rate: float) -> Any:
-        out, back = wf.vjp(lambda *ws: run(images, ws), *weights_)
-        for w, slope in zip(weights_, back(out * share), strict=True):
-            w -= slope * rate
-        return out
-
-    return wf.jit(run), wf.jit(step)
-
-
 def _row(setting: Setting, net: Net, dtype: str, compiled: bool) -> dict[str, Any]:
-    pass_forward, step = _functions(net)
+    pass_forward, step = weft_functions(net)
     images, ws = given(net)
-    batch, work = net[1], sum([layer.flops for layer in layers(net)])
+    batch, work = net.batch, sum([layer.flops for layer in layers(net)])
     x, share = wf.array(images.astype(dtype)), wf.array(np.full((batch, 1), SCALE, numpy_dtype(dtype)))
     parameters = [wf.array(w.astype(dtype)) for w in ws]
     row: dict[str, Any] = {"batch": batch}

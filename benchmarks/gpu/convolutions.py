@@ -15,7 +15,7 @@ from benchmarks.gpu.setting import Rows, Setting, formats, normal
 from benchmarks.nets import NETS, Layer, layers
 
 CHOSEN = (
-    ("vgg", "conv4"), ("vgg", "conv6"), ("alexnet", "conv2"), ("overfeat", "conv4"), ("googlenet", "inc3.3x3"),
+    ("vgg-a", "conv4"), ("vgg-a", "conv6"), ("alexnet", "conv2"), ("overfeat", "conv4"), ("googlenet", "inc3.3x3"),
     ("googlenet", "inc3.1x1"), ("alexnet", "conv1"),
 )
 TINY = (Layer("3x3", "conv", (3, 6, 6), (4, 6, 6), 3, 1, 1), Layer("strided", "conv", (2, 9, 9), (3, 4, 4), 3, 2, 0))
@@ -26,7 +26,7 @@ STACK = 3  # successive convolutions, between which a device may store channels 
 def rows(setting: Setting) -> Rows:
     """Yield a row for each layer, format and pass; then stacks of three with ReLUs."""
     cases = [(layer, 2, "") for layer in TINY] if setting.quick else [
-        (next(x for x in layers(net) if x.name == name), NETS[net][1], f"{net} ") for net, name in CHOSEN
+        (next(x for x in layers(net) if x.name == name), NETS[net].batch, f"{net} ") for net, name in CHOSEN
     ]
     for dtype in formats("float16", "float32") if setting.quick else formats("float16", "float32", "bfloat16"):
         for layer, batch, net in cases:

@@ -69,8 +69,11 @@ class TorchWords:
     def __init__(self, torch: Any) -> None:
         self._torch, self._f = torch, torch.nn.functional
 
-    def conv(self, x: Any, w: Any, stride: int, padding: int) -> Any:
-        return self._f.conv2d(x, w, None, stride, padding)
+    def conv(self, x: Any, w: Any, bias: Any, stride: int, padding: int) -> Any:
+        return self._f.conv2d(x, w, bias, stride, padding)
+
+    def norm(self, x: Any, scale: Any, shift: Any) -> Any:
+        return self._f.batch_norm(x, None, None, scale, shift, training=True)
 
     def pool(self, x: Any, kernel: int, stride: int, padding: int) -> Any:
         return self._f.max_pool2d(x, kernel, stride, padding)
@@ -78,8 +81,8 @@ class TorchWords:
     def mean(self, x: Any, kernel: int, stride: int) -> Any:
         return self._f.avg_pool2d(x, kernel, stride)
 
-    def dense(self, x: Any, w: Any) -> Any:
-        return x.flatten(1) @ w.T
+    def dense(self, x: Any, w: Any, bias: Any) -> Any:
+        return self._f.linear(x.flatten(1), w, bias)
 
     def relu(self, x: Any) -> Any:
         return self._f.relu(x)

@@ -1,74 +1,197 @@
-"""``weft bench convnets``: the nets are the published ones, and the table says what was measured."""
+"""``weft bench convnets``: the nets are the published ones, and tables and files say what was measured."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import importlib.util
+import json
+from collections.abc import Sequence
 from math import prod
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from benchmarks.nets import NETS, blocks, executed, layers
+import weft as wf
+from benchmarks.convnet_report import times
+from benchmarks.convnet_worker import find_passes
+from benchmarks.nets import DEFINITIONS, Block, Layer, Net, Weft, blocks, executed, forward, layers, shrink, weights
 from weft.tools.cli import main
 
+ALL = [(definition, name) for definition, nets in DEFINITIONS.items() for name in nets]
+PUBLISHED = {  # GFLOP of a forward pass, number of parameters
+    ("nervanagpu", "alexnet"): (178.275, 43_289_280), ("convnet-benchmarks", "alexnet"): (182.832, 61_100_840),
+    ("nervanagpu", "overfeat"): (716.092, 141_740_064), ("convnet-benchmarks", "overfeat"): (717.159, 145_920_872),
+    ("nervanagpu", "vgg-a"): (969.605, 98_797_248), ("convnet-benchmarks", "vgg-a"): (973.964, 132_863_336),
+    ("nervanagpu", "vgg-e"): (2508.545, 109_598_400), ("convnet-benchmarks", "vgg-e"): (2512.904, 143_667_240),
+    ("nervanagpu", "googlenet"): (405.164, 6_990_272), ("convnet-benchmarks", "googlenet"): (405.164, 6_998_552),
+    ("nervanagpu", "resnet50"): (523.416, 25_557_032), ("convnet-benchmarks", "resnet50"): (523.416, 25_557_032),
+}
 
-@pytest.mark.parametrize("net, operations, weights", [
-    ("alexnet", 178.275, 43.29), ("overfeat", 716.092, 141.7), ("vgg", 969.605, 98.8), ("googlenet", 405.164, 6.99),
-])
-def test_operations_and_weights_are_the_published_ones(net: str, operations: float, weights: float) -> None:
+
+@pytest.mark.parametrize("definition, name", ALL)
+def test_operations_and_parameters_are_the_published_ones(definition: str, name: str) -> None:
+    net = DEFINITIONS[definition][name]
+    operations, count = PUBLISHED[definition, name]
+    assert net.batch * sum(layer.flops for layer in layers(net)) / 1e9 == pytest.approx(operations, abs=6e-4)
+    assert sum(prod(shape) for layer in layers(net) for shape in layer.parameters) == count
+
+
+@pytest.mark.parametrize("definition, name", ALL)
+def test_operations_of_each_layer_are_its_windows(definition: str, name: str) -> None:
+    """Each filter is multiplied by each element of each window of the bordered image; NumPy makes the windows, without memory."""
+    for layer in layers(DEFINITIONS[definition][name]):
+        if layer.kind == "dense":
+            expected = np.broadcast_to(0, layer.inside).size * layer.outside[0]
+        elif layer.kind == "conv":
+            side = layer.inside[1] + 2 * layer.padding
+            image = np.broadcast_to(0, (layer.inside[0], side, side))
+            windows = np.lib.stride_tricks.sliding_window_view(image, (layer.kernel, layer.kernel), (1, 2))
+            expected = windows[:, :: layer.stride, :: layer.stride].size * layer.outside[0]
+        else:
+            expected = 0
+        assert layer.flops == 2 * expected, layer
+
+
+def meets(block: Block, before: tuple[int, ...]) -> bool:
+    """Return whether the branches of a block read what the block before computed, and whether their results can be joined."""
+    for branch in block.branches:
+        if branch and branch[0].inside not in (before, (prod(before),)):
+            return False
+        if any(a.outside != b.inside for a, b in zip(branch, branch[1:], strict=False)):
+            return False
+    ends = [branch[-1].outside if branch else before for branch in block.branches]
+    return len(set(ends)) == 1 if block.adds else len({end[1:] for end in ends}) == 1
+
+
+@pytest.mark.parametrize("definition, name", ALL)
+def test_branches_meet_and_one_gradient_is_not_computed(definition: str, name: str) -> None:
+    net = DEFINITIONS[definition][name]
     found = layers(net)
-    assert NETS[net][1] * sum(layer.flops for layer in found) / 1e9 == pytest.approx(operations, abs=6e-4)
-    count = sum(
-        layer.outside[0] * layer.inside[0] * (layer.kernel**2 if layer.kind == "conv" else 1)
-        for layer in found if layer.kind in ("conv", "dense")
-    )
-    assert count / 1e6 == pytest.approx(weights, abs=0.1)
+    before: tuple[int, ...] = (3, net.side, net.side)
+    for block in blocks(net):
+        assert meets(block, before)
+        before = block.outside
+    assert before == (1000,) and len(blocks(net)) == len(net.text.split("|"))
+    assert found[-1].relu == net.last_relu and len({layer.name for layer in found}) == len(found)
+    assert 3 * sum(layer.flops for layer in found) - executed(net) == found[0].flops
+    small = layers(shrink(net, 100, 8))
+    assert [(a.kind, a.kernel) for a in found if a.kind != "mean"] == [(a.kind, a.kernel) for a in small if a.kind != "mean"]
 
 
-def test_branches_meet_and_one_gradient_is_not_computed() -> None:
-    for net, (_, _, text) in NETS.items():
-        before: tuple[int, ...] | None = None
-        for block in blocks(net):
-            for branch in block:
-                assert before is None or branch[0].inside in (before, (prod(before),))
-                assert all(a.outside == b.inside for a, b in zip(branch, branch[1:], strict=False))
-            assert len({branch[-1].outside[1:] for branch in block}) == 1
-            before = (sum(branch[-1].outside[0] for branch in block), *block[0][-1].outside[1:])
-        assert before == (1000,) and len(blocks(net)) == len(text.split("|"))
-        assert [layer.name for layer in layers(net) if layer.weight and not layer.relu] == [layers(net)[-1].name]
-        assert 3 * sum(layer.flops for layer in layers(net)) - executed(net) == layers(net)[0].flops
+def convolve(x: np.ndarray, w: np.ndarray, stride: int, padding: int) -> np.ndarray:
+    padded = np.pad(x, [(0, 0), (0, 0), (padding,) * 2, (padding,) * 2])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], (2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("bchwij,ocij->bohw", windows, w)
 
 
-_SMALL = """
-import sys
-from weft.tools.cli import main
-from benchmarks.nets import NETS
-NETS["small"] = (12, 8, "conv 4 3 1 1|pool 2 2|conv 6 3 2 0|inception 2 2 3 1 2 1|mean 2 1|dense 9|dense 9|dense 5")
-sys.exit(main(["bench", "convnets", "--nets", "small", "--batch", "2"]))
-"""
+def numpys_layer(layer: Layer, x: np.ndarray, parameters: Sequence[np.ndarray]) -> np.ndarray:
+    if layer.kind == "mean":
+        return x.mean((2, 3), keepdims=True)
+    if layer.kind == "norm":
+        x = (x - x.mean((0, 2, 3), keepdims=True)) / np.sqrt(x.var((0, 2, 3), keepdims=True) + 1e-5)
+        x = x * parameters[0][:, None, None] + parameters[1][:, None, None]
+    elif layer.kind == "conv":
+        x = convolve(x, parameters[0], layer.stride, layer.padding)
+        x = x + (parameters[1][:, None, None] if layer.bias else 0)
+    else:
+        x = x.reshape(len(x), -1) @ parameters[0].T + (parameters[1] if layer.bias else 0)
+    return np.maximum(x, 0) if layer.relu else x
 
 
-def test_table_of_a_small_net() -> None:
-    """In a process of its own: the bench waits until all code of its process is as good as it gets."""
-    done = subprocess.run([sys.executable, "-c", _SMALL], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    out = done.stdout
-    assert "measured peak" in out and "small, batch 2, median of 10" in out
-    rows = {line.split()[0]: line.split() for line in out.splitlines() if line and line.split()[0][-1].isdigit()}
-    inception = ["1x1", "before3", "3x3", "before5", "5x5", "pool", "after"]
-    within = [line.split()[0] for line in out.splitlines() if line.startswith("inc1.")]
-    assert within == [f"inc1.{part}" for part in inception]
-    assert [name for name in rows if name not in within] == ["conv1", "pool1", "conv2", "mean1", "dense1", "dense2", "dense3"]
-    assert rows["conv1"][1] == "4x12x12" and rows["conv1"].count("-") == 1  # no gradient of the images
-    assert rows["pool1"][1] == "4x6x6" and len(rows["pool1"]) == 5  # ms alone, no weights
-    assert rows["inc1.3x3"][1] == "3x2x2" and rows["mean1"][1] == "8x1x1" and len(rows["mean1"]) == 5
-    assert all(float(row[2]) > 0 for row in rows.values())
-    assert len(rows["conv2"]) == 14 and "images/s" in out
+@pytest.mark.parametrize("biases", [False, True])
+def test_a_net_with_bottlenecks_is_numpys(biases: bool) -> None:
+    text = "normed 4 3 1 1|bottleneck 3 6 2|bottleneck 3 6 1|conv 5 3 1 1|mean 7 1|dense 4"
+    net = Net(7, 3, text, biases=biases, last_relu=True)
+    rng = np.random.default_rng()
+    given = weights(net, rng)
+    x = rng.normal(size=(3, 3, 7, 7))
+    got = wf.jit(forward(net, Weft()))(wf.asarray(x.astype(np.float32)), [wf.asarray(w) for w in given]).numpy()
+    left = iter([w.astype(np.float64) for w in given])
+    for block in blocks(net):
+        ends = []
+        for branch in block.branches:
+            y = x
+            for layer in branch:
+                y = numpys_layer(layer, y, [next(left) for _ in layer.parameters])
+            ends.append(y)
+        x = np.maximum(ends[0] + ends[1], 0) if block.adds else ends[0]
+    np.testing.assert_allclose(got, x, rtol=1e-3, atol=1e-3)
+
+
+def numbers(line: str) -> list[float]:
+    """Return the columns of a line behind the shape."""
+    return [float(cell) for cell in line.replace("%", "").split()[2:]]
+
+
+def check_layer(found: dict[str, Any], layer: Layer, first: bool, line: str, batch: int, peak: float) -> None:
+    """Check a layer's record, and its line of the table: ms, GFLOP/s in both conventions, and the share of the peak."""
+    seconds = found["seconds"]["weft"]
+    assert set(seconds) == {"forward", *find_passes(layer, first)} and all(t > 0 for t in seconds.values())
+    assert found["multiply_adds"] * 2 == layer.flops and tuple(found["outside"]) == layer.outside
+    forward, backward = times(seconds)
+    assert forward == seconds["forward"] and forward + backward == pytest.approx(sum(seconds.values()))
+    assert line.split()[:2] == [layer.name, "x".join(map(str, layer.outside))]
+    cells = numbers(line)
+    assert cells[:3] == pytest.approx([1e3 * forward, 1e3 * backward, 1e3 * sum(seconds.values())], abs=6e-4)
+    if layer.flops:
+        rate = batch * layer.flops * len(seconds) / sum(seconds.values())
+        assert cells[3:] == pytest.approx([rate / 1e9, rate / 2e9, 100 * rate / peak], abs=0.51)
+    else:
+        assert len(cells) == 3
+
+
+def test_table_json_and_picture_of_small_nets(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    files = [tmp_path / "bench.json", tmp_path / "bench.png"]
+    options = ["--nets", "alexnet,googlenet", "--definition", "convnet-benchmarks"]
+    options += ["--image", "64", "--narrow", "32", "--batch", "2"]
+    chosen = ["--layers", "conv1,pool1,conv3,inc2.5x5,mean1,dense1", "--repeats", "2", "--threads", "1", "--cpu-time"]
+    assert main(["bench", "convnets", *options, *chosen, "--json", str(files[0]), "--picture", str(files[1])]) == 0
+    record = json.loads(files[0].read_text())
+    assert set(record) == {"about", "versions", "definition", "threads", "clock", "repeats", "peak_flops", "nets"}
+    assert record["versions"] == {"weft": wf.__version__} and record["definition"] == "convnet-benchmarks"
+    assert (record["threads"], record["clock"], record["repeats"]) == (1, "cpu", 2) and record["peak_flops"] > 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line]
+    for name in ("alexnet", "googlenet"):
+        found, net = record["nets"][name], shrink(DEFINITIONS["convnet-benchmarks"][name], 64, 32)
+        assert set(found) == {"batch", "image", "layers"} and (found["batch"], found["image"]) == (2, 64)
+        every = layers(net)
+        asked = [layer for layer in every if layer.name in chosen[1].split(",")]
+        assert [layer["name"] for layer in found["layers"]] == [layer.name for layer in asked]
+        head = next(k for k, line in enumerate(lines) if line.startswith(f"{name} of convnet-benchmarks, batch 2"))
+        for layer, entry, line in zip(asked, found["layers"], lines[head + 3 :], strict=False):
+            check_layer(entry, layer, layer is every[0], line, 2, record["peak_flops"])
+        assert lines[head + 3 + len(asked)].startswith("sum of layers")
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_whole_net_and_its_memory(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    file = tmp_path / "bench.json"
+    options = ["--nets", "alexnet", "--image", "64", "--narrow", "32", "--batch", "2", "--repeats", "1", "--json", str(file)]
+    assert main(["bench", "convnets", *options]) == 0
+    found = json.loads(file.read_text())["nets"]["alexnet"]
+    assert set(found) == {"batch", "image", "layers", "whole", "memory"} and len(found["layers"]) == 11
+    assert set(found["whole"]["weft"]) == {"forward", "step"} and min(found["whole"]["weft"].values()) > 0
+    assert found["memory"]["weft"]["peak"] >= found["memory"]["weft"]["baseline"] > 1 << 20
+    out = capsys.readouterr().out
+    assert "images/s of a training step: weft" in out and "above what it had before: weft" in out
 
 
 @pytest.mark.parametrize("arguments, says", [
-    (["--nets", "lenet"], "no net 'lenet'; there are alexnet, vgg, overfeat"), (["--batch", "0"], "--batch must be at least 1"),
+    (["--nets", "lenet"], "no net 'lenet'; there are alexnet, overfeat, vgg-a, vgg-e, googlenet, resnet50"),
+    (["--batch", "0"], "--batch must be at least 1"), (["--narrow", "-1"], "--narrow must be at least 1"),
+    (["--nets", "alexnet", "--layers", "conv9"], "no layer 'conv9' in alexnet; there are conv1, pool1"),
+    (["--cpu-time"], "--cpu-time is the time of one thread"),
+    (["--image", "20"], "pool2 has a window of 3, its images a side of 1"),
+    (["--peers"], "--peers needs PyTorch, which is not installed"), (["--picture", "x.png"], "--picture needs matplotlib"),
 ])
-def test_refused(arguments, says, capsys) -> None:
+def test_refused(arguments, says, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main(["bench", "convnets", *arguments]) == 1
     assert says in capsys.readouterr().err
+
+
+def test_an_unknown_definition_is_refused(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["bench", "convnets", "--definition", "soumith"])
+    assert "nervanagpu" in capsys.readouterr().err

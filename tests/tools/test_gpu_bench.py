@@ -35,6 +35,7 @@ from benchmarks.gpu.setting import Setting, formats, normal
 from benchmarks.gpu.steps import NAMES, STEPS, broken
 from benchmarks.gpu.tables import table
 from benchmarks.gpu.timing import Effort, Side, spread, turns, watch_of
+from benchmarks.nets import weft_functions
 from tests import oracle
 from weft.devices.names import why_not
 from weft.errors import DataError
@@ -377,7 +378,7 @@ def test_pytorch_computes_the_same() -> None:
         near(attention._torch(setting, arrays, causal, True)()[0][0, 0, :8], attention._reference(q, k, v, dy, causal, True))  # type: ignore[misc]
     for net in convnets.QUICK.values():
         images, weights = convnets.given(net)
-        want = convnets._functions(net)[0](images, weights).numpy()
+        want = weft_functions(net)[0](images, weights).numpy()
         calls = convnets._torch(setting, net, "float32", False)
         near(calls["torch forward"](), want)
         near(calls["torch step"](), want)
