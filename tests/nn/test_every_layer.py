@@ -181,6 +181,7 @@ def norms() -> dict[str, Case]:
             rows,
         ),
         "GroupNorm": Case(lambda: nn.GroupNorm(2, 4), group_norm, (images(2),)),
+        "SyncBatchNorm": Case(lambda: nn.SyncBatchNorm(4), batch_norm, (images(2) + 0.5,)),
         "LocalResponseNorm": plain(lambda: nn.LocalResponseNorm(3, 0.5, 0.75, 2.0), response, images(1)),
     }
     for n in (1, 2, 3):
