@@ -88,7 +88,7 @@ def walked(xp: Any, a: Any, steps: list[str]) -> Any:
 def test_writes_land(pending: bool, rng: np.random.Generator, request: pytest.FixtureRequest) -> None:
     if pending:
         request.getfixturevalue("lazy")
-    names, written, refused = list(STEPS), 0, 0
+    names, written = list(STEPS), 0
     for _ in range(150 if pending else 400):
         x = start(rng)
         steps = [names[k] for k in rng.integers(0, len(names), rng.integers(1, 4))]
@@ -100,7 +100,6 @@ def test_writes_land(pending: bool, rng: np.random.Generator, request: pytest.Fi
         there, here = walked(np, theirs, steps), walked(wf, ours, steps)
         if isinstance(there, Exception) or isinstance(here, Exception):
             assert isinstance(there, Exception) and isinstance(here, Exception), (context, there, here)
-            refused += 1
             continue
         assert (here.shape, here.dtype) == (there.shape, there.dtype), (context, here, there)
         if x.dtype == bool != here.dtype and write in ("in place", "out", "array"):
@@ -112,7 +111,7 @@ def test_writes_land(pending: bool, rng: np.random.Generator, request: pytest.Fi
         np.testing.assert_array_equal(ours.numpy(), theirs, err_msg=str(context))
         np.testing.assert_array_equal(here.numpy(), there, err_msg=str(context))
         np.testing.assert_array_equal(held.numpy(), there, err_msg=str(context))
-    assert written > 80 and (refused or pending)
+    assert written > 80
 
 
 def test_writes_land_in_traced_functions(rng: np.random.Generator) -> None:
