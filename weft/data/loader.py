@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import default_rng
 
 from weft.array import Array
 from weft.array.convert import refuse_subclass
+from weft.data.row_files import RowFiles
 from weft.dtypes.api import as_dtype, is_float, is_real
 from weft.errors import DataError, DTypeError, ShapeError, short
 from weft.functions.creation.fill import asarray
@@ -31,11 +32,19 @@ def _refuse_no_samples(data: Any) -> None:
         raise TypeError(f"Loader: data is {what}: give them as a tuple, Loader((x, y), batch_size)")
 
 
+class Part(NamedTuple):
+    """Some rows of a batch. ``number`` : of the part, for the random numbers of the transform"""
+
+    number: int
+    first: int
+    last: int
+
+
 class Loader(KeywordCheck):
     """Iterate over batches of data: ``for x, y in loader`` is one epoch of Arrays. ``wf.train.fit`` accepts a Loader.
 
-    Only the rows of a batch are read and cast, so files may be larger than memory: pass ``np.load(file, mmap_mode="r")`` or an
-    ``np.memmap``. The order depends on ``seed`` and the number of the epoch only, not on the workers.
+    Only the rows of a batch are read and cast, so files may be larger than memory: pass :func:`weft.data.open_rows` or
+    ``np.load(file, mmap_mode="r")``. The order depends on ``seed`` and the number of the epoch only, not on the workers.
 
     Parameters
     ----------
@@ -51,7 +60,7 @@ class Loader(KeywordCheck):
         Whether to drop the last batch of an epoch if it is smaller.
     transform : callable, optional
         Called with the NumPy arrays of a batch; its result replaces them. An argument ``rng`` receives a
-        ``numpy.random.Generator`` that depends on seed, epoch and batch only.
+        ``numpy.random.Generator`` that depends on seed, epoch and batch only. In ``fit(shards=)`` it is called for each shard.
     workers : int
         The number of threads that make batches; with 0 the caller makes them.
     prefetch : int
@@ -133,19 +142,49 @@ class Loader(KeywordCheck):
         Array, or tuple of Arrays
         """
         epoch, start = integer_from(0, epoch, "Loader.batches", "epoch"), integer_from(0, start, "Loader.batches", "start")
-        order = default_rng([self.seed, epoch]).permutation(self.samples) if self.shuffle else None
-        numbers = range(start, len(self))
-        if not self.workers:
-            return (self._batch_with_note(epoch, k, order) for k in numbers)
-        return self._prefetch(epoch, numbers, order)
+        return self._make(epoch, start, self._read)
 
-    def _prefetch(self, epoch: int, numbers: Sequence[int], order: np.ndarray | None) -> Iterator[Any]:
+    def parts(self, epoch: int, start: int, divide: Callable[[int, int], Sequence[Part]]) -> Generator[list[Any], None, None]:
+        """Return an iterator over the batches of an epoch, of which only some rows are read and transformed.
+
+        divide : function of the number of a batch and its rows that returns the parts to read
+        """
+        return self._make(epoch, start, lambda epoch, k, order: [
+            self._read(epoch, k, order, part) for part in divide(k, self.count_rows(k))
+        ])
+
+    def read(self, epoch: int, k: int, part: Part | None = None) -> Any:
+        """Return batch ``k`` of an epoch, or a part of it."""
+        return self._read(epoch, k, self._order(epoch), part)
+
+    def count_rows(self, k: int) -> int:
+        """Return the number of rows of batch ``k``, before the transform."""
+        return min(self.batch_size, self.samples - k * self.batch_size)
+
+    def _order(self, epoch: int) -> np.ndarray | None:
+        return default_rng([self.seed, epoch]).permutation(self.samples) if self.shuffle else None
+
+    def _make(self, epoch: int, start: int, read: Callable[[int, int, np.ndarray | None], Any]) -> Generator[Any, None, None]:
+        """Yield ``read(epoch, k, order)`` for the batches ``k`` from ``start`` on."""
+        order = self._order(epoch)
+
+        def read_with_note(k: int) -> Any:
+            try:
+                return read(epoch, k, order)
+            except Exception as error:
+                error.add_note(f"Loader: this was batch {k} of epoch {epoch}")
+                raise
+
+        numbers = range(start, len(self))
+        return self._prefetch(read_with_note, numbers) if self.workers else (read_with_note(k) for k in numbers)
+
+    def _prefetch(self, read: Callable[[int], Any], numbers: Sequence[int]) -> Generator[Any, None, None]:
         """Yield batches in order, made by threads."""
         waiting: deque[Future] = deque()
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="weft-loader")
         try:
             for k in numbers:
-                waiting.append(pool.submit(self._batch_with_note, epoch, k, order))
+                waiting.append(pool.submit(read, k))
                 if len(waiting) > self.prefetch:
                     yield waiting.popleft().result()
             while waiting:
@@ -155,28 +194,29 @@ class Loader(KeywordCheck):
                 future.cancel()
             pool.shutdown(wait=False)
 
-    def _batch_with_note(self, epoch: int, k: int, order: np.ndarray | None) -> Any:
-        try:
-            return self._batch(epoch, k, order)
-        except Exception as error:
-            error.add_note(f"Loader: this was batch {k} of epoch {epoch}")
-            raise
-
-    def _batch(self, epoch: int, k: int, order: np.ndarray | None) -> Any:
-        first = k * self.batch_size
-        last = min(first + self.batch_size, self.samples)
+    def _read(self, epoch: int, k: int, order: np.ndarray | None, part: Part | None = None) -> Any:
+        """Return batch ``k``, or a part of it."""
+        before = k * self.batch_size
+        first, last = (0, self.count_rows(k)) if part is None else (part.first, part.last)
+        numbers: Any = slice(before + first, before + last) if order is None else order[before + first : before + last]
         parts: tuple[Any, ...]
         if self.arrays is not None:
-            rows = slice(first, last) if order is None else order[first:last]
-            parts = tuple(np.asarray(a[rows]) for a in self.arrays)
+            parts = tuple(np.asarray(a[numbers]) for a in self.arrays)
             is_single = self.is_single
         else:
-            numbers = range(first, last) if order is None else order[first:last].tolist()
-            parts, is_single = _stack_samples([self.data[i] for i in numbers])
+            samples = range(before + first, before + last) if order is None else numbers.tolist()
+            parts, is_single = _stack_samples([self.data[i] for i in samples])
         if self.transform is not None:
-            more = {"rng": default_rng([self.seed, epoch, k])} if self.takes_rng else {}
+            more = {}
+            if self.takes_rng:
+                more["rng"] = default_rng([self.seed, epoch, k, *(() if part is None else (part.number,))])
             transformed = self.transform(*parts, **more)
             parts, is_single = (transformed, False) if isinstance(transformed, tuple) else ((transformed,), True)
+            if part is not None and any(len(p) != last - first for p in parts):
+                raise ShapeError(
+                    f"Loader: the transform returned {len(parts[0])} rows for {last - first}; with shards= it gets the rows of a "
+                    "shard, and must return as many"
+                )
         out = tuple(self._cast(p) for p in parts)
         return out[0] if is_single else out
 
@@ -190,7 +230,7 @@ class Loader(KeywordCheck):
 
 def _check_array(a: Any, k: int) -> Any:
     refuse_subclass(a)
-    content = a.numpy() if isinstance(a, Array) else a if isinstance(a, np.ndarray) else np.asarray(a)
+    content = a.numpy() if isinstance(a, Array) else a if isinstance(a, np.ndarray | RowFiles) else np.asarray(a)
     if not content.ndim:
         raise ShapeError(f"Loader: array {k} has no dimensions; its first dimension must be that of the samples")
     if not is_real(content.dtype):

@@ -152,6 +152,27 @@ def unpack_all(content: bytes, source: Any) -> tuple[dict[str, np.ndarray], dict
     return arrays, metadata
 
 
+def read_layout(path: str | os.PathLike) -> dict[str, tuple[np.dtype, tuple[int, ...], int, int]]:
+    """Return dtype, shape, and first and last byte in the file of each tensor of a safetensors file, of which the header is read.
+
+    Raise DataError if the header is damaged, or does not fit the size of the file. Checksums of tensors are not verified.
+    """
+    source = os.fspath(path)
+    with open(path, "rb") as file:
+        start, size = file.read(8), os.fstat(file.fileno()).st_size
+        length = int.from_bytes(start, "little")
+        content = start + file.read(length if length <= MAX_HEADER else 64)
+    entries, metadata, raw = _read_header(content, source)
+    offset = 8 + len(raw)
+    out = {}
+    for name, entry in entries.items():
+        dtype, shape, begin, end = _check_entry(name, entry, size - offset, source)
+        if (form_name := metadata.get(FORMAT + name)) is not None:
+            dtype = _dtype_of(form_name, dtype, f"{source}: tensor {short_repr(name)}")
+        out[name] = dtype, shape, offset + begin, offset + end
+    return out
+
+
 def _dtype_of(name: str, cell: np.dtype, where: str) -> np.dtype:
     """Return the dtype of a name in the metadata. cell : the unsigned integers that hold its bits"""
     try:

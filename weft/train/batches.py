@@ -15,6 +15,7 @@ import numpy as np
 from weft.array import Array, ndarray, wrap_buffer
 from weft.array.convert import refuse_subclass
 from weft.data.loader import Loader
+from weft.data.row_files import ON_DISK
 from weft.dtypes.api import is_real
 from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError, ShapeError, short
@@ -74,6 +75,19 @@ class Arrays:
     def batch(self, key: np.ndarray) -> Batch:
         x, y = self.readers
         return x(key), y(key)
+
+    def check_targets(self, check: Callable[[Any], None]) -> None:
+        """Call ``check`` with all targets; with those on disk batch by batch, when they are read."""
+        if not isinstance(self.y, ON_DISK):
+            return check(self.y)
+        read_x, read_y = self.readers
+
+        def read_and_check(rows: np.ndarray) -> Array:
+            y = read_y(rows)
+            check(y.numpy())
+            return y
+
+        self.readers = read_x, read_and_check
 
     count = staticmethod(len)  # of the rows in the batch of a key
 
@@ -189,7 +203,7 @@ def _make_reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Arra
     Rows of plain arrays in memory are copied directly into the Array; others (memory-mapped, cast) through NumPy.
     """
     cast = np.float32 if narrow and array.dtype == np.float64 else None
-    plain = array.dtype.isnative and array.dtype.isbuiltin == 1 and not isinstance(array, np.memmap)
+    plain = array.dtype.isnative and array.dtype.isbuiltin == 1 and not isinstance(array, ON_DISK)
     if cast is not None or not plain:
         return lambda rows: asarray(array[rows] if cast is None else array[rows].astype(cast))
     dtype, sample = parse_dtype(array.dtype), array.shape[1:]
@@ -219,7 +233,7 @@ def check_samples(x: Any, y: Any, function: str = "fit") -> tuple[np.ndarray, np
                 "write the step with wf.value_and_grad and optimizer.update"
             )
         refuse_subclass(a)
-    x, y = (a.numpy() if isinstance(a, Array) else a if isinstance(a, np.memmap) else np.asarray(a) for a in (x, y))
+    x, y = (a.numpy() if isinstance(a, Array) else a if isinstance(a, ON_DISK) else np.asarray(a) for a in (x, y))
     if not x.ndim:
         raise ShapeError(f"{function}: x is one value, {short(x[()])}, not an array of samples")
     if not len(x):

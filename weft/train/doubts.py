@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
+from weft.data.row_files import ON_DISK
 from weft.errors import warn
 from weft.losses import binary_cross_entropy_with_logits, cross_entropy
 from weft.nn.activations import Sigmoid, Softmax, sigmoid, softmax
@@ -68,7 +69,7 @@ def check_loss(model: Module, loss: Callable[..., Any], feed: Feed, function: st
             f"{function}: the model ends with {kind.__name__}, but {name} takes logits, the numbers before it: training is slow. "
             "Leave the layer out, and apply it to predictions where probabilities are needed"
         )
-    y = feed.y if isinstance(feed, Arrays) and not isinstance(feed.y, np.memmap) else None
+    y = feed.y if isinstance(feed, Arrays) and not isinstance(feed.y, ON_DISK) else None
     if y is not None and y.dtype.kind == "f" and y.size and (least := y.min()) < 0:
         raise ValueError(
             f"{function}: y holds numbers down to {least:.3g}, but {name} takes labels or probabilities: for a regression give "

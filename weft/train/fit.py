@@ -13,6 +13,7 @@ from numpy.random import default_rng
 
 from weft.array import Array
 from weft.data.loader import Loader
+from weft.data.row_files import ON_DISK
 from weft.dtypes.api import is_integer
 from weft.errors import DataError, ShapeError
 from weft.functions.creation.fill import asarray
@@ -32,6 +33,7 @@ from weft.train.batches import Arrays, Feed, Stream, check_samples, is_stream, s
 from weft.train.checkpoint import lock_checkpoint
 from weft.train.doubts import check_loss, run_in_evaluation, warn_unscaled
 from weft.train.history import History, State, sort_callbacks
+from weft.train.loader_shards import DividedLoader, divide_loaders
 from weft.train.loop import Run
 from weft.train.metrics import ROWS, Validation, evaluation_mode, name_metrics
 from weft.train.ranks import join_ranks
@@ -140,6 +142,7 @@ def fit(
     if epochs > 1:
         check_repeatable(x, validation, steps_per_epoch)
     feed, validation_feed = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
+    feed, validation_feed = divide_loaders(feed, validation_feed, ranks)
     check_monitors(callback_hooks.all, validation_feed is not None)
     prepare_model(model, feed, validation_feed, loss)
     _try_single_row(model, feed, ranks.shards)
@@ -287,7 +290,7 @@ def _feeds(
         x, y = check_samples(x, y)
         if is_fraction:
             aside, rest = split_rows(validation, x, rng)
-        if rest is not None and not isinstance(x, np.memmap):  # copied once: faster than through an index at every batch
+        if rest is not None and not isinstance(x, ON_DISK):  # copied once: faster than through an index at every batch
             held_x, held_y, x, y, rest = x[aside], y[aside], x[rest], y[rest], None
         else:
             held_x, held_y = x, y
@@ -295,7 +298,7 @@ def _feeds(
     if is_fraction:
         if aside is None:
             return feed, None
-        return feed, Arrays(held_x, held_y, aside if isinstance(held_x, np.memmap) else None, ROWS, None, narrow)
+        return feed, Arrays(held_x, held_y, aside if isinstance(held_x, ON_DISK) else None, ROWS, None, narrow)
     if _is_pair(validation):
         return feed, Arrays(*check_samples(*validation), None, ROWS, None, narrow)
     if is_stream(validation) and not isinstance(validation, tuple):
@@ -310,7 +313,7 @@ def _is_pair(value: Any) -> bool:
 
 def cast_in_memory(x: np.ndarray, y: np.ndarray, narrow: bool) -> tuple[np.ndarray, np.ndarray]:
     """Cast arrays in memory from float64 to float32 if ``narrow``. Memory-mapped ones are cast batch by batch."""
-    cast = [a.astype(np.float32) if narrow and a.dtype == np.float64 and not isinstance(a, np.memmap) else a for a in (x, y)]
+    cast = [a.astype(np.float32) if narrow and a.dtype == np.float64 and not isinstance(a, ON_DISK) else a for a in (x, y)]
     return cast[0], cast[1]
 
 
@@ -327,7 +330,7 @@ def prepare_model(model: Module, feed: Feed, validation_feed: Feed | None, loss:
         out = run_in_evaluation(model, feed.batch(np.arange(1))[0])
         for part in (feed, validation_feed):
             if isinstance(part, Arrays):
-                check_labels(part.y, _width(out, function))
+                part.check_targets(lambda y: check_labels(y, _width(out, function)))
     elif has_unknown_widths(model):
         run_in_evaluation(model, feed.batch(np.arange(1))[0])
 
@@ -400,15 +403,15 @@ def _width(out: Array, function: str = "fit") -> int:
     return out.shape[1]
 
 
-def _peek(feed: Feed) -> Array:
+def _peek(feed: Any) -> Array:
     """Return one sample of the first batch."""
     if getattr(feed, "generator", None) is not None:
         raise ValueError(
             "fit: sizes of the model's layers depend on the first batch, and reading it would use it up: call the model on a "
             "batch first, or give a function that makes the generator"
         )
-    for key in feed.epoch(1, 0, None):
-        return feed.batch(key)[0][:1]
+    for key in [feed.first_key()] if isinstance(feed, DividedLoader) else feed.epoch(1, 0, None):
+        return feed.batch(feed.part(key, 0, 1))[0]
     raise ShapeError("fit: the data give no batch")
 
 
