@@ -35,7 +35,10 @@ author = "the weft authors"
 copyright = author
 version = release = weft.__version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "myst_nb", "sphinx_copybutton"]
+extensions = [
+    "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "myst_nb", "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+]
 exclude_patterns = ["**/README.md"]
 root_doc = "index"
 default_role = "literal"
@@ -61,6 +64,22 @@ nb_merge_streams = True
 nb_render_markdown_format = "myst"
 copybutton_exclude = ".linenos, .gp, .go"
 
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",  # all of them are executed
+    "within_subsection_order": "gallery_order.GalleryOrder",
+    "abort_on_example_error": True,
+    "notebook_extensions": set(),  # myst_nb would read the notebooks as pages of their own
+    "download_all_examples": False,
+    "write_computation_times": False,
+    "show_signature": False,
+    "capture_repr": (),
+    "image_srcset": ["2x"],
+    "doc_module": ("weft",),
+    "reference_url": {"weft": None},  # names in the programs link to the reference
+}
+
 html_theme = "pydata_sphinx_theme"
 html_title = "weft"
 html_copy_source = False
@@ -68,6 +87,7 @@ html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "weft"},
     "navbar_align": "left",
+    "header_links_before_dropdown": 6,
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

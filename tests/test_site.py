@@ -21,7 +21,9 @@ import weft as wf
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if "{code-cell}" in p.read_text())
 NAMES = DOCS / "reference" / "names"  # pages of single names, which a build writes
-TEXTS = sorted(p for p in (*DOCS.rglob("*.md"), *DOCS.rglob("*.rst")) if NAMES not in p.parents)
+GALLERY = DOCS / "gallery"  # pages that a build writes from these programs
+PROGRAMS = DOCS.parent / "examples" / "gallery"
+TEXTS = sorted(p for p in (*DOCS.rglob("*.md"), *DOCS.rglob("*.rst")) if NAMES not in p.parents and GALLERY not in p.parents)
 ids = {"ids": lambda p: str(p.relative_to(DOCS))}
 
 
@@ -30,7 +32,7 @@ def site(monkeypatch) -> Any:
     """A module of the site's own: ``site("rooms")``."""
     monkeypatch.syspath_prepend(str(DOCS))
     yield importlib.import_module
-    for name in ("rooms", "docstrings"):
+    for name in ("rooms", "docstrings", "gallery_order"):
         sys.modules.pop(name, None)
 
 
@@ -81,15 +83,21 @@ def test_pages_say_that_they_are_notebooks(page: Path) -> None:
     assert head and "file_format: mystnb\n" in head[1] and "  name: python3\n" in head[1]
 
 
+def find_source(path: Path) -> Path:
+    """Return the program that a build writes a page of the gallery from; of other paths the path."""
+    path = path.resolve()
+    return path if path.parent != GALLERY else PROGRAMS / ("GALLERY_HEADER.rst" if path.stem == "index" else f"{path.stem}.py")
+
+
 def is_page(path: Path) -> bool:
-    return any(path.with_name(f"{path.name}.{kind}").exists() for kind in ("md", "rst"))
+    return any(find_source(path.with_name(f"{path.name}.{kind}")).exists() for kind in ("md", "rst"))
 
 
 @pytest.mark.parametrize("text", TEXTS, **ids)
 def test_links_lead_somewhere(text: Path) -> None:
     content = text.read_text()
     found = [link.partition("#")[0] for link in re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", content))]
-    missing = [link for link in found if not (text.parent / link).exists()]
+    missing = [link for link in found if not find_source(text.parent / link).exists()]
     for trees in re.findall(r"^```\{toctree\}\n(.*?)^```", content, re.S | re.M):
         missing += [n for n in trees.splitlines() if n and n[0] != ":" and "*" not in n and not is_page(text.parent / n)]
     named = re.findall(r":doc:`([^`<]+)`", content) if text.suffix == ".rst" else []
@@ -104,6 +112,10 @@ def test_every_page_is_in_a_table_of_contents() -> None:
             for name in (n for n in trees.splitlines() if n and n[0] != ":"):
                 reached |= {p.with_suffix("").resolve() for p in text.parent.glob(f"{name}.*")}
     assert [str(t.relative_to(DOCS)) for t in TEXTS if t.with_suffix("") not in reached] == []
+
+
+def test_the_gallery_has_every_program(site) -> None:
+    assert {path.stem for path in PROGRAMS.glob("*.py")} == set(site("gallery_order").PAGES)
 
 
 def test_every_environment_variable_is_described() -> None:

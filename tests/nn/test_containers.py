@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from layer_reference import check
@@ -41,6 +43,18 @@ def test_sequential_is_a_list() -> None:
         net.append(nn.ReLU(), name="2")
     with pytest.raises(TypeError, match="not a layer"):
         net.append(3)  # type: ignore[arg-type]
+
+
+def test_named_layers_are_attributes() -> None:
+    net = nn.Sequential(("body", nn.Linear(3, 4)), nn.ReLU(), ("head", nn.Linear(4, 2)))
+    assert net.head is net[2] and not hasattr(net, "tail") and not hasattr(net, "relu1")
+    run = wf.jit(lambda x: net(x))
+    assert run(wf.ones((1, 3))).shape == (1, 2)
+    net.head = nn.Linear(4, 5)
+    assert net.head is net[2] and len(net) == 3 and run(wf.ones((1, 3))).shape == (1, 5)
+    assert [p.shape for p in net.parameters().values()] == [(4, 3), (4,), (5, 4), (5,)]
+    again = pickle.loads(pickle.dumps(net))
+    assert (again.head.weight.numpy() == net.head.weight.numpy()).all() and "head" not in vars(again)
 
 
 def test_changes_are_seen_under_jit() -> None:

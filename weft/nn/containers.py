@@ -20,7 +20,7 @@ class Sequential(Module):
     """Layers applied one after another; also a mutable list: append, insert, remove, index, ``[i]``, ``[name]``, ``len``.
 
     A layer without a name is named after its class with a number ("linear1"), but its parameters carry its position
-    ("0.weight"), as in PyTorch. The parameters of a named layer carry the name.
+    ("0.weight"), as in PyTorch. The parameters of a named layer carry the name, and ``net.name`` reads and replaces the layer.
 
     Parameters
     ----------
@@ -173,6 +173,18 @@ class Sequential(Module):
 
     def __delitem__(self, i: int | str) -> None:
         self.remove(i)
+
+    def __getattr__(self, name: str) -> Module:
+        """Return the layer that was given this name."""
+        names = self.__dict__.get("given_names", ())
+        return self.layers[names.index(name)] if name in names else object.__getattribute__(self, name)  # raises its error again
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Replace the layer that was given this name, or set an attribute."""
+        if isinstance(value, Module) and name in self.__dict__.get("given_names", ()):
+            self[name] = value
+        else:
+            super().__setattr__(name, value)
 
     def __iter__(self) -> Iterator[Module]:
         return iter(self.layers)
