@@ -193,13 +193,12 @@ def test_tracebacks_hide_own_frames() -> None:
 
 
 def test_misspelled_attributes() -> None:
-    """Python's own display suggests a name; IPython's is told one."""
-    from weft.process.name_errors import suggest_attribute
+    from weft.process.completion import complete_message
 
     for code, close in ((lambda: wf.ones(2).sume, "sum"), (lambda: net().paramters, "parameters"), (lambda: [].apend, "")):
         with pytest.raises(AttributeError) as caught:
             code()
-        suggest_attribute(caught.value)
+        complete_message(caught.value)  # as where it is displayed
         assert str(caught.value).endswith(f". Did you mean {close}?") is bool(close)
 
 

@@ -61,7 +61,7 @@ def test_nothing_is_moved_in_traces() -> None:
 
 
 @pytest.mark.parametrize(("call", "error", "says"), [
-    (lambda x: x.to("zzz"), DTypeError, "^to: target: 'zzz' is neither a device nor a dtype; devices are 'cpu', .*, dtypes bool"),
+    (lambda x: x.to("zzz"), DTypeError, "^to: target: 'zzz' is neither a device nor a dtype; devices are 'cpu', .*, dtypes such"),
     (lambda x: x.to(3), DTypeError, "^to: target: 3 is neither a device nor a dtype"),
     (lambda x: x.to([1.0]), DTypeError, "^to: target: .* is neither a device nor a dtype"),
     (lambda x: x.to(), TypeError, "^to: give a device, a dtype, both or an array"),

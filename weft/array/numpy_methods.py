@@ -18,7 +18,7 @@ from weft.array.views import ViewPath, permute_step, reshape_step, reshape_strid
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.names import NAMES as DEVICE_NAMES
 from weft.devices.names import canonical_name
-from weft.dtypes.formats import COMPLEX, DEFAULT, EVERY, INTEGERS
+from weft.dtypes.formats import COMPLEX, DEFAULT, INTEGERS
 from weft.dtypes.parse import layout, parse_dtype, read_integers
 from weft.dtypes.parse import stored as stored_dtype
 from weft.dtypes.rounding import convert_array, decode_array
@@ -188,7 +188,7 @@ def _interpret_target(function: str, target: Any) -> tuple[Any, Any]:
         names = ", ".join(map(repr, DEVICE_NAMES))
         raise DTypeError(
             f"{function}: target: {target!r} is neither a device nor a dtype; devices are {names}, 'gpu:1' and so on, dtypes "
-            f"{', '.join(EVERY)}"
+            "such as 'float32'"
         ) from None
 
 
@@ -507,7 +507,10 @@ class NumpyMethods(Methods, Cell):
 
     def __index__(self) -> int:
         if self.node.dtype not in INTEGERS or self.shape:
-            raise TypeError(f"only integer arrays without dimensions are an index, not {self.dtype.name} of shape {self.shape}")
+            raise TypeError(
+                f"only integer arrays without dimensions are an index, not {self.dtype.name} of shape {self.shape}: range(x), "
+                "sequence[x] and text * x need one integer"
+            )
         return int(self._read_one("an index"))
 
     def __repr__(self) -> str:

@@ -127,6 +127,9 @@ class Loader(KeywordCheck):
         """Return the number of batches per epoch."""
         return self.samples // self.batch_size if self.drop_last else -(-self.samples // self.batch_size)
 
+    def __getitem__(self, index: Any) -> Any:
+        raise TypeError("Loader: batches have no positions: next(iter(loader)) is the first; index the data for samples")
+
     def __iter__(self) -> Iterator[Any]:
         epoch, self.epoch = self.epoch, self.epoch + 1
         return self.batches(epoch)

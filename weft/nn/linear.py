@@ -7,7 +7,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.array.convert import promote_operands
 from weft.eager.apply import bind
-from weft.errors import ShapeError
+from weft.errors import DTypeError, ShapeError, short
 from weft.functions.creation.fill import asarray
 from weft.graph.primitives import TABLE
 from weft.nn.module import Module, uniform_parameter
@@ -31,12 +31,15 @@ def linear(x: Any, weight: Array, bias: Array | None = None) -> Array:
 
     Raises
     ------
-    ShapeError
-        The last dimension of ``x`` is not ``in_features``, or the bias has another shape.
+    ShapeError, DTypeError
+        The last dimension of ``x`` is not ``in_features``, or the bias has another shape; ``weight`` is not an array.
 
     >>> wf.nn.linear(wf.ones((2, 3)), wf.ones((4, 3))).shape
     (2, 4)
     """
+    if not hasattr(weight, "ndim"):
+        problem = f"weight must be an array (out_features, in_features), not {short(weight)}"
+        raise DTypeError(f"linear: {problem}; wf.nn.Linear(8, 4) makes a layer")
     return multiply(x, weight, bias, True)
 
 

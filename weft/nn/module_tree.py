@@ -21,9 +21,10 @@ from weft.dtypes.api import can_cast, is_inexact
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import compute_fallible
 from weft.errors import AxisError, DTypeError, LabelError, ShapeError, TraceError, short, warn
-from weft.process.foreign_names import FLAGS, MODULE
-from weft.process.keyword_checks import KeywordCheck, complete_message
-from weft.process.name_errors import add_foreign_names, own_names, suggest
+from weft.process.completion import CALLERS, complete_message
+from weft.process.foreign_names import ARRAY, FLAGS, MODULE, PARAMETERS
+from weft.process.keyword_checks import KeywordCheck
+from weft.process.name_errors import ParameterName, add_foreign_names, join_names, own_names, suggest
 from weft.runtime.context import CONTEXT
 from weft.transforms.tree import matches, register_module, structure_changed
 
@@ -66,16 +67,26 @@ class ModuleTree(KeywordCheck):
                     return self.forward(*args, **kwargs) if watch_call is None else watch_call(self, args, kwargs)
             return self.forward(*args, **kwargs) if watch_call is None else watch_call(self, args, kwargs)
         except Exception as error:
-            complete_message(error)
             if isinstance(error, ShapeError | DTypeError) and any(isinstance(x, tuple) for x in args):
                 explain_tuple(error, args)
             name_layer(error, self)
             explain_setup(error, self)
+            complete_message(error)
             raise
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         other = "; in weft: rename call to forward" if inspect.isfunction(getattr_static(type(self), "call", None)) else ""
         raise TypeError(f"{type(self).__name__} has no forward method: define forward(self, x){other}")
+
+    def __getitem__(self, index: Any) -> Any:
+        parts = self._list_parts()
+        text = f"{type(self).__name__} has no positions and cannot be iterated over: model.children() yields (name, layer)"
+        raise TypeError(text + (f"; it has {join_names(parts)}" if parts else ""))
+
+    def _list_parts(self) -> list[str]:
+        """Return the names of the attributes that hold layers and arrays."""
+        names = [name for name, _ in [*self.children(), *arrays_in(self)]]
+        return [*dict.fromkeys(name.partition(".")[0] for name in names)]
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = self.__dict__.get(name)
@@ -157,7 +168,7 @@ class ModuleTree(KeywordCheck):
         ['bias', 'weight']
         """
         return {
-            name: value for name, local, module, value in self._walk_arrays()
+            ParameterName(name): value for name, local, module, value in self._walk_arrays()
             if _is_trained(local, module) and local not in module.frozen and is_inexact(value.dtype)
         }
 
@@ -240,6 +251,9 @@ class ModuleTree(KeywordCheck):
 
 
 add_foreign_names(ModuleTree, MODULE | FLAGS, FLAGS)
+_of_arrays = [name for name in [*ARRAY, *own_names(Array, dir(Array))] if not name.startswith("_")]
+add_foreign_names(ParameterName, dict.fromkeys(_of_arrays, PARAMETERS))
+CALLERS.add(ModuleTree.__call__.__code__)
 
 
 def _is_trained(local: str, module: ModuleTree) -> bool:

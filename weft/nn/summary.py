@@ -126,6 +126,8 @@ def _input(x: Any, dtype: np.dtype) -> Array:
         if any(n < 0 for n in x):
             raise ShapeError(f"summary: {tuple(x)} is not a shape, an extent is below 0")
         return zeros(tuple(x), dtype=dtype)
+    if isinstance(x, int):
+        raise ShapeError(f"summary: {x} is not an input; give a shape with the batch as one argument, model.summary((32, {x}))")
     return asarray(x)
 
 

@@ -49,6 +49,11 @@ def match_gradients(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[
     if isinstance(gradients, tuple) and any(is_module(part) or isinstance(part, dict) for part in gradients):
         problem = f"gradients is a tuple of {len(gradients)}; wf.value_and_grad returns (value, gradients)"
         raise TypeError(f"update(model, gradients): {problem}: take it apart")
+    if is_module(model) and isinstance(gradients, list):
+        raise TypeError(
+            f"update(model, gradients): gradients is a list of {len(gradients)}, but must be the result of wf.grad of a function "
+            f"of the model: a dict with {', '.join(map(repr, parameters))}"
+        )
     slopes = _leaves(gradients)
     if is_module(model) and is_module(gradients) and _are_swapped(parameters, slopes):
         raise TypeError("update(model, gradients): the model is the first argument, its gradients the second; they are swapped")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+from dis import opname
 from itertools import islice
 from types import CodeType
 
@@ -50,10 +51,11 @@ def advise(code: CodeType | None, offset: int) -> str:
         return _GENERAL
     found = _GENERAL
     operators = ""
+    is_truth = opname[code.co_code[max(offset, 0)]] == "TO_BOOL"  # of Python 3.13 on, with the position of what is tested
     for node in ast.walk(tree):  # outer nodes first: the innermost that holds the instruction stays
         if _span(node) == here and isinstance(node, ast.Call):
             return _advise_call(node)
-        if _span(node) == here and isinstance(node, ast.Subscript):
+        if _span(node) == here and isinstance(node, ast.Subscript) and not is_truth:
             return _MASK
         for part in _parts(node):
             first, end = _span(part)

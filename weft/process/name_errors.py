@@ -29,7 +29,8 @@ class ForeignName:
         self.name, self.spelling = name, spelling
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        raise _refuse(f"{owner.__name__!r} object has no attribute {self.name!r}; in weft: {self.spelling}", self.name)
+        subject = f"the name {instance!r}" if isinstance(instance, ParameterName) else f"{owner.__name__!r} object"
+        raise _refuse(f"{subject} has no attribute {self.name!r}; in weft: {self.spelling}", self.name)
 
 
 class ForeignFlag(ForeignName):
@@ -39,6 +40,15 @@ class ForeignFlag(ForeignName):
 
     def __set__(self, instance: Any, value: Any) -> None:
         self.__get__(instance, type(instance))
+
+
+class ParameterName(str):
+    """A name in ``model.parameters()``. Attributes of arrays raise advice: ``for p in model.parameters(): p.data``."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
 
 
 def _refuse(message: str, name: str) -> AttributeError:
@@ -109,12 +119,28 @@ def suggest(name: str, names: Iterable[str]) -> str:
     return lower[close[0]] if close else ""
 
 
-def suggest_attribute(error: BaseException) -> None:
-    """Add the attribute most like a misspelled one of weft's objects to an error's message, as Python's own display does."""
-    owner = type(getattr(error, "obj", None))
-    if isinstance(error, AttributeError) and error.args and any(c.__module__.partition(".")[0] == "weft" for c in owner.__mro__):
-        if close := suggest(str(error.name), dir(error.obj)):
-            error.args = (f"{error.args[0]}. Did you mean {close}?",)
+@lru_cache(256)
+def _suggest_attribute(owner: Any, name: str, names: tuple[str, ...]) -> str:
+    return suggest(name, {*dir(owner), *names})
+
+
+def describe_missing(owner: Any, name: str) -> str:
+    """Return the end of a message about an attribute that an object of weft does not have: the one most alike, or what it has."""
+    if name.startswith("_"):
+        return ""
+    kind, weft = type(owner), sys.modules["weft"]
+    parts = owner._list_parts() if hasattr(kind, "_list_parts") else []  # of a module
+    if hasattr(kind, "__array_namespace__") and name in weft.__all__ and callable(getattr(weft, name)):
+        return f"; in weft: wf.{name}(x)"
+    names = tuple(vars(owner)) if hasattr(owner, "__dict__") else ()
+    if close := suggest(name, parts) or _suggest_attribute(kind, name, names):  # type: ignore[arg-type]  # a class is hashable
+        return f". Did you mean {close}?"
+    return f"; it has {join_names(parts)}" if parts else ""
+
+
+def join_names(names: list[str]) -> str:
+    """Return names for a message, abbreviated if they are many."""
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def explain_missing_names(module: ModuleType) -> None:

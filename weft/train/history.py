@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -212,6 +212,8 @@ def sort_callbacks(callbacks: Any) -> Hooks:
     """Sort callbacks by moment: functions are called after every epoch, objects at the moments of their methods."""
     if callable(callbacks) or any(hasattr(callbacks, m) for m in _MOMENTS):
         callbacks = [callbacks]
+    if not isinstance(callbacks, Iterable):
+        raise TypeError(f"fit: callbacks must be a list of functions of the state or of callbacks, not {callbacks!r}")
     by_moment: dict[str, list[Callback]] = {m: [] for m in _MOMENTS}
     for c in callbacks:
         methods = [m for m in _MOMENTS if callable(getattr(c, m, None))]

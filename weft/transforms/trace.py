@@ -13,7 +13,7 @@ from weft.array import Array
 from weft.dtypes.formats import Format
 from weft.graph.node import Node
 from weft.graph.primitives.table import input_leaf, scalar_leaf
-from weft.process.keyword_checks import complete_message
+from weft.process.completion import complete_message
 from weft.runtime.cell import Cell
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import Tape

@@ -22,7 +22,7 @@ from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import full
 from weft.graph.primitives.table import TABLE, bind
 from weft.graph.source_lines import user_frame, user_line
-from weft.process.keyword_checks import complete_message
+from weft.process.completion import complete_message
 from weft.runtime.cell import read, write
 from weft.runtime.context import CONTEXT
 from weft.transforms.aliases import touch

@@ -411,6 +411,9 @@ def eye(
     layout(order, "eye", "CF")
     if device is not None:
         return create_on_device("eye", device, eye, N, M, k, dtype)
+    if isinstance(N, tuple | list):
+        separate = f"wf.eye({', '.join(map(str, N))})"
+        raise DTypeError(f"eye: N must be an integer, not {N}; the extents are arguments of their own, {separate}")
     rows, columns = shape_tuple((N, N if M is None else M), "eye", "N, M")
     form, at = DEFAULT.real if dtype is None else parse_dtype(dtype), _clamp_diagonal(rows, columns, k)
     result = fill_leaf((rows, columns), form, lambda memory: np.copyto(memory, np.eye(rows, columns, at, form.numpy)))

@@ -116,6 +116,9 @@ def _parse_arguments(args: tuple[Any, ...], dtype: Any = None, casting: str = "s
         nodes = _cast_operands(args[1:], dtype, casting)
         inputs: list[Any] = [args[0], *(n.shape for n in nodes)]
     else:
+        if any(isinstance(x, str) for x in args):
+            first = next(x for x in args if isinstance(x, str))
+            raise DTypeError(f"einsum: the subscripts are the first argument: wf.einsum({first!r}, x)")
         pairs = len(args) // 2
         nodes = _cast_operands(args[: 2 * pairs : 2], dtype, casting)
         inputs = [x for k, n in enumerate(nodes) for x in (n.shape, args[2 * k + 1])]

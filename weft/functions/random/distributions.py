@@ -175,6 +175,14 @@ def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> 
     return normal(0.0, 1.0, size, key=key, dtype=dtype)
 
 
+def _refuse_shape(function: str, general: str, shape: tuple[Any, ...]) -> None:
+    if len(shape) == 1 and isinstance(shape[0], tuple | list):
+        extents = tuple(shape[0])
+        separate = f"wf.random.{function}({', '.join(map(str, extents))})"
+        tuples = f"wf.random.{general}(size={extents}) takes a tuple"
+        raise DTypeError(f"{function}: the extents are arguments of their own, {separate}; {tuples}")
+
+
 def randn(*shape: int, key: Any = None, dtype: Any = None) -> Array:
     """Draw like :func:`standard_normal`, with the extents as arguments.
 
@@ -186,6 +194,7 @@ def randn(*shape: int, key: Any = None, dtype: Any = None) -> Array:
     >>> wf.random.randn(2, 3).shape
     (2, 3)
     """
+    _refuse_shape("randn", "normal", shape)
     return normal(0.0, 1.0, shape, key=key, dtype=dtype)
 
 
@@ -200,6 +209,7 @@ def rand(*shape: int, key: Any = None, dtype: Any = None) -> Array:
     >>> wf.random.rand(2, 3).shape
     (2, 3)
     """
+    _refuse_shape("rand", "uniform", shape)
     return uniform(0.0, 1.0, shape, key=key, dtype=dtype)
 
 
