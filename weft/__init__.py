@@ -106,7 +106,8 @@ _NAMES: dict[str, str] = {
     "weft.transforms.mapped_loops": "associative_scan map",
     "weft.transforms.settings": """
         flush_denormals default_dtype get_default_dtype set_default_dtype deterministic get_deterministic
-        set_deterministic get_matmul_precision matmul_precision set_matmul_precision device set_device""",
+        set_deterministic get_matmul_precision matmul_precision set_matmul_precision get_conv_algorithm
+        conv_algorithm set_conv_algorithm device set_device""",
     "weft.nn.precision": "Precision precision",
     "weft.nn.watch": "watch",
     "weft.transforms.tree": "tree_leaves tree_map",

@@ -158,8 +158,9 @@ from weft.transforms.settings import (
     flush_denormals as flush_denormals, default_dtype as default_dtype, get_default_dtype as get_default_dtype,
     set_default_dtype as set_default_dtype, deterministic as deterministic, get_deterministic as get_deterministic,
     set_deterministic as set_deterministic, get_matmul_precision as get_matmul_precision,
-    matmul_precision as matmul_precision, set_matmul_precision as set_matmul_precision, device as device,
-    set_device as set_device,
+    matmul_precision as matmul_precision, set_matmul_precision as set_matmul_precision,
+    get_conv_algorithm as get_conv_algorithm, conv_algorithm as conv_algorithm,
+    set_conv_algorithm as set_conv_algorithm, device as device, set_device as set_device,
 )
 from weft.nn.precision import Precision as Precision, precision as precision
 from weft.nn.watch import watch as watch

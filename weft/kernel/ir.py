@@ -284,6 +284,7 @@ class Contraction:
     precision: the format to which float32 operands may be shortened: "float32" (none), "tf32", "tf32x3" or "bfloat16". Only
         devices that list it in ``Target.precisions`` receive another one than "float32".
     accumulator: how the sum is rounded on the way, if it is; its blocks are those of ``order``. No device may ignore it.
+    algorithm: of a convolution: "direct", or "winograd" if the device may use transforms, whose sums have no order.
     """
 
     id: int
@@ -298,6 +299,7 @@ class Contraction:
     stores: tuple[Store, ...]
     precision: str = "float32"
     accumulator: Accumulator | None = None
+    algorithm: str = "direct"
 
 
 class Inner(NamedTuple):

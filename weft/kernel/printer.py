@@ -111,6 +111,8 @@ def _order(order: Order | None) -> str:
 
 def _rounding(x: Contraction | Reduction) -> str:
     short = "" if x.precision == "float32" else f", {x.precision}"
+    if isinstance(x, Contraction) and x.algorithm != "direct":
+        short += f", {x.algorithm}"
     return short + ("" if x.accumulator is None else f", {x.accumulator}")
 
 

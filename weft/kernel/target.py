@@ -80,6 +80,7 @@ class Target:
     keeps: the parts of the kernel IR's order that the generated code keeps, on which in-place writes may rely: see
         ``hazards.py``.
     precisions: formats other than float32 in which the device can multiply float32, where the user permits it.
+    algorithms: of convolutions, other than the direct one, where the user permits them.
     unordered: whether scatter-adds run faster in any order, where the user permits it.
     channels_last: number of channels from which images between 16-bit convolutions are stored channels last; 0: never.
     relaying: memory traffic in bytes that storing a program's weights in another order must save, since it needs one more launch.
@@ -94,6 +95,7 @@ class Target:
     fusion: FusionLimits = FusionLimits()
     kept_orders: frozenset[str] = EVERY
     precisions: frozenset[str] = frozenset(("bfloat16",))
+    algorithms: frozenset[str] = frozenset(("winograd",))
     fast_unordered: bool = False
     channels_last: int = 0
     relaying: int = 0

@@ -15,6 +15,7 @@ from weft.functions.shape.axes import flip, permute_dims
 from weft.functions.statistics.pad import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
+from weft.graph.primitives.settings import current_algorithm
 from weft.nn.module import Module, derive_variants, describe_variants, uniform_parameter
 from weft.nn.precision import LayerPrecision, Rounding, current_precision, product_settings
 from weft.nn.size_arguments import check_can_infer, check_pads, check_sizes, extents, images, int_or_none
@@ -84,8 +85,9 @@ def _bind(name: str, x: Node, w: Node, formats: Formats, **params: Any) -> Array
     if "operands" in own and "accumulator" not in own:  # rounded by kernels of their own, after which the convolution is faster
         roundings = [None if form is None else Rounding(form) for form in own.pop("operands")]
         x, w = LayerPrecision(activations=roundings[0], weights=roundings[1]).round_operands(x, w)
+    settings = {**product_settings(chosen, x.dtype), **current_algorithm(x.dtype), **own}
     try:
-        y = wrap(bind(TABLE["conv_general"], x, w, **params, **{**product_settings(chosen, x.dtype), **own}))
+        y = wrap(bind(TABLE["conv_general"], x, w, **params, **settings))
     except (ShapeError, DTypeError) as error:
         raise rename_error(error, name) from None
     return y if chosen is None else chosen.round_gradient(y)

@@ -7,6 +7,7 @@ from math import prod
 
 from weft.graph.node import Node
 from weft.graph.primitives.conv_general import dilation_phases, tap_phase
+from weft.kernel.target import Target
 
 
 def sums_along_positions(spots: int, taps: int) -> bool:
@@ -15,6 +16,14 @@ def sums_along_positions(spots: int, taps: int) -> bool:
     They do if positions are fewer than taps, as in a weight gradient.
     """
     return spots < taps
+
+
+def permits_winograd(node: Node, target: Target) -> bool:
+    """Return whether a convolution may use Winograd's transforms: the user and the device permit it, and nothing is skipped."""
+    p = node.params
+    if p.get("algorithm", "direct") not in target.algorithms or "accumulator" in p or p["groups"] > 1 or len(p["stride"]) != 2:
+        return False
+    return {*p["stride"], *p["lhs_dilation"], *p["rhs_dilation"]} == {1}
 
 
 def has_generator_order(node: Node) -> bool:

@@ -18,7 +18,7 @@ from weft.graph.simplify import holds
 from weft.kernel.index import follows
 from weft.kernel.product import WIDENED_FORMATS
 from weft.kernel.target import CPU, Target
-from weft.schedule.convolution_order import has_generator_order
+from weft.schedule.convolution_order import has_generator_order, permits_winograd
 
 _MOVES = 48  # moves of data in a row that one reader may follow
 _READS = 12  # pieces of memory that a chain of concatenations may read
@@ -101,6 +101,8 @@ class FusionGraph:
                 self._real.add(node)
                 if kind == "convolution" and has_generator_order(node):
                     self._store_operands(inputs)
+                elif kind == "convolution" and permits_winograd(node, self.target):
+                    self._store_operands((inputs[0], _skip_flip(inputs[1])))
                 if kind == "product" and node.dtype is INT32:
                     self._store_bytes(node, force)
                 for i in inputs[: node.op.factor_count]:
@@ -133,6 +135,8 @@ class FusionGraph:
                 self._real.add(node)
                 if kind == "convolution" and has_generator_order(node):
                     self._store_operands(inputs)
+                elif kind == "convolution" and permits_winograd(node, self.target):
+                    self._store_operands((inputs[0], _skip_flip(inputs[1])))
                 elif kind == "product" and node.dtype is INT32:
                     self._store_bytes(node, force)
                 else:
@@ -167,7 +171,8 @@ class FusionGraph:
     def _store_operands(self, operands: tuple[Node, ...]) -> None:
         """Store the operands of a convolution that the code generator orders.
 
-        Its bits may depend on how the operands lie in memory, so they must not be read through an index.
+        Its bits may depend on how the operands lie in memory, so they must not be read through an index. Winograd's transforms
+        alone read flipped weights: the generator chooses by extents, and reads any memory that is a window.
         """
         for node in operands:
             if self.memory(node) is None:
@@ -230,6 +235,12 @@ class FusionGraph:
             self.sources[node] = () if self.leaf(node) else self.real_operands(node)
             for p in self.sources[node]:
                 self.readers[p].append(node)
+
+
+def _skip_flip(node: Node) -> Node:
+    """Return the operand of a flip; any other node as it is."""
+    flips = node.op.name == "slice" and node.value is None and node.shape == node.inputs[0].shape
+    return node.inputs[0] if flips else node
 
 
 def _read_as(dtype: Format, kind: str) -> Collection[Format]:

@@ -17,7 +17,7 @@ from weft.kernel.index import Guard, Index
 from weft.kernel.ir import Affine, Axis, Contraction, Phase, Reduction, Stage, Value, axis_index
 from weft.kernel.summation import accumulator_order, product_order, window_order
 from weft.kernel.target import Order, Orders, Target
-from weft.schedule.convolution_order import sums_along_positions
+from weft.schedule.convolution_order import permits_winograd, sums_along_positions
 from weft.schedule.expand import Expander, Pending, Scope
 from weft.schedule.group_structure import Structure, reduces
 
@@ -103,6 +103,7 @@ def _stages(
     c = Contraction(
         number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, sum_order, () if tallies else stores,
         _find_precision(node, x.view.target), accumulator,
+        "winograd" if node.op.kind == "convolution" and permits_winograd(node, x.view.target) else "direct",
     )
     return (c, Stage(loops, tuple(reductions), stores)) if tallies else (c,)
 

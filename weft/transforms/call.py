@@ -17,7 +17,7 @@ from weft.array import Array
 from weft.array.numpy_methods import element_strides
 from weft.dtypes.formats import DEFAULT
 from weft.errors import DTypeError, short
-from weft.graph.primitives.settings import DETERMINISM, MATMUL_PRECISION
+from weft.graph.primitives.settings import CONV_ALGORITHM, DETERMINISM, MATMUL_PRECISION
 from weft.process.bounded_cache import BoundedCache
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import RUN_TIME_TYPES
@@ -152,6 +152,7 @@ def settings() -> tuple[Any, ...]:
         CONTEXT.watch,
         DEFAULT.wide,
         MATMUL_PRECISION.value,
+        CONV_ALGORITHM.value,
         DETERMINISM.value,
         CONTEXT.profiler is None,
     )

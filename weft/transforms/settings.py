@@ -1,4 +1,4 @@
-"""Settings: the default dtype, determinism, precision of products, flushing of denormals, and the device.
+"""Settings: the default dtype, determinism, precision of products, algorithm of convolutions, denormals, and the device.
 
 Each has a function that sets it for the process (``set_device``) and a context manager (``device``). Jitted functions are traced
 again when one changes.
@@ -20,7 +20,7 @@ from weft.devices import get_device
 from weft.dtypes.formats import DEFAULT, FLOAT32, FLOAT64, Format
 from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError
-from weft.graph.primitives.settings import DETERMINISM, MATMUL_PRECISION, PRECISIONS
+from weft.graph.primitives.settings import CONV_ALGORITHM, CONV_ALGORITHMS, DETERMINISM, MATMUL_PRECISION, PRECISIONS
 from weft.placement.all_figures import figures
 from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.context import CONTEXT
@@ -246,6 +246,75 @@ def _check_precision(function: str, precision: Any) -> str:
     return precision
 
 
+def set_conv_algorithm(algorithm: str) -> None:
+    """Set the algorithm of convolutions of float32 and of narrower floats. The default is ``"direct"``.
+
+    ``"winograd"`` is a permission: a CPU then computes convolutions with windows of 3 x 3 or 5 x 5, stride 1, no dilation and one
+    group by Winograd's transforms wherever it expects them to be faster, with a quarter of the multiplications. So are gradients.
+    All else is computed as before, also on GPUs. Results do not depend on threads or runs, but differ from direct ones in the
+    last bits, and errors are up to about ten times larger: see :doc:`/guide/performance`. An infinity or NaN in an image
+    spreads to neighbouring results. An operation uses the algorithm in force when it is written, its derivatives use the same,
+    and a jitted function is traced once for each setting. The setting applies to all threads.
+
+    Parameters
+    ----------
+    algorithm : str
+        ``"direct"`` or ``"winograd"``.
+
+    Raises
+    ------
+    ValueError
+        Another algorithm.
+
+    Examples
+    --------
+    >>> wf.set_conv_algorithm("winograd")
+    >>> wf.get_conv_algorithm()
+    'winograd'
+    >>> wf.set_conv_algorithm("direct")
+    """
+    apply_setting(CONV_ALGORITHM, _check_algorithm("set_conv_algorithm", algorithm))
+
+
+def get_conv_algorithm() -> str:
+    """Return the algorithm of convolutions.
+
+    Returns
+    -------
+    str : ``"direct"`` or ``"winograd"``
+
+    Examples
+    --------
+    >>> wf.get_conv_algorithm()
+    'direct'
+    """
+    return CONV_ALGORITHM.value
+
+
+def conv_algorithm(algorithm: str) -> AbstractContextManager[None]:
+    """Set the algorithm of convolutions inside a ``with`` block, for all threads; see :func:`set_conv_algorithm`.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> x, w = wf.ones((2, 64, 12, 12)), wf.ones((64, 64, 3, 3))
+    >>> with wf.conv_algorithm("winograd"):
+    ...     y = wf.nn.conv2d(x, w, padding=1)
+    >>> round(float(y[0, 0, 5, 5])), wf.get_conv_algorithm()
+    (576, 'direct')
+    """
+    return change_setting(CONV_ALGORITHM, _check_algorithm("conv_algorithm", algorithm))
+
+
+def _check_algorithm(function: str, algorithm: Any) -> str:
+    if algorithm not in CONV_ALGORITHMS:
+        raise ValueError(f'{function}: algorithm={algorithm!r} must be "direct" or "winograd"')
+    return algorithm
+
+
 def flush_denormals() -> AbstractContextManager[None]:
     """Flush denormal numbers to zero in programs that run inside the ``with`` block, in this Python thread and in the workers.
 
@@ -339,5 +408,6 @@ def _set_place(place: Any) -> None:
 complete_docs(set_default_dtype, default_dtype)
 complete_docs(set_deterministic, deterministic)
 complete_docs(set_matmul_precision, matmul_precision)
+complete_docs(set_conv_algorithm, conv_algorithm)
 complete_docs(set_device, device)
-complete_each(get_default_dtype, get_deterministic, get_matmul_precision, flush_denormals)
+complete_each(get_default_dtype, get_deterministic, get_matmul_precision, get_conv_algorithm, flush_denormals)

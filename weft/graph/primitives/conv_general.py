@@ -54,7 +54,7 @@ def tap_phase(offset: int, rd: int, ld: int, window: int) -> tuple[int, int]:
 
 def _rule(
     x: Node, w: Node, precision: str = "float32", accumulator: Accumulator | None = None, operands: Formats = (None, None),
-    **params: Any,
+    algorithm: str = "direct", **params: Any,
 ) -> tuple[Shape, Format]:
     if x.dtype not in NUMBERS or x.dtype != w.dtype:
         raise dtype_error("conv_general", (x, w), ("x", "w"), NUMBERS)
@@ -118,6 +118,7 @@ def _dilate_and_pad(x: np.ndarray, padding: Pads, lhs_dilation: Ints) -> np.ndar
 def _reference(
     x: np.ndarray, w: np.ndarray, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims,
     precision: str = "float32", accumulator: Accumulator | None = None, operands: Formats = (None, None),
+    algorithm: str = "direct",
 ) -> np.ndarray:
     x, w = round_operands((x, w), operands)
     x, w = _dilate_and_pad(x.transpose(dims[0]), padding, lhs_dilation), w.transpose(dims[1])

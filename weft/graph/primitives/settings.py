@@ -1,7 +1,8 @@
 """Parameters of products and scatters: how exactly float32 is multiplied, formats of a product, the order of a scatter.
 
-The first and the last are settings of the whole process, and permissions, which devices may leave unused. A product of another
-precision than float32 has it as a parameter, and so have its derivatives. A scatter has its mode.
+The first and the last are settings of the whole process, and permissions, which devices may leave unused. So is the algorithm of
+convolutions. A product of another precision than float32 has it as a parameter, and so have its derivatives; a convolution of
+another algorithm than the direct one has that. A scatter has its mode.
 
 Every product takes these *settings*: ``precision``; ``accumulator``, an :class:`Accumulator` or None; ``operands``, the formats
 to which the operands are rounded, to nearest, as they are read, or None. Devices must honour the last two. The derivative of a
@@ -33,6 +34,8 @@ PRECISIONS = ("float32", "tf32", "tf32x3", "bfloat16")
 MATMUL_PRECISION = Choice("float32")  # the precision of new products
 ADD, ADD_UNORDERED = "add", "add_unordered"
 ADD_MODES = (ADD, ADD_UNORDERED)
+CONV_ALGORITHMS = ("direct", "winograd")
+CONV_ALGORITHM = Choice("direct")  # the algorithm of new convolutions
 DETERMINISM = Choice(True)  # whether every run must produce the same bits
 
 
@@ -44,6 +47,11 @@ def current_precision(dtype: Format) -> dict[str, Any]:
 def precision_params(precision: str) -> dict[str, Any]:
     """Return a precision as a parameter; {} for float32."""
     return {} if precision == "float32" else {"precision": precision}
+
+
+def current_algorithm(dtype: Format) -> dict[str, Any]:
+    """Return the algorithm parameter of a new convolution of ``dtype``; {} for the direct one."""
+    return {"algorithm": CONV_ALGORITHM.value} if CONV_ALGORITHM.value != "direct" and dtype.computed is FLOAT32 else {}
 
 
 Pair = tuple[Format | None, Format | None]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Fill
+from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Fill, SumPart
 from weft.devices.cpu.convolution.filter_weights import FilterGradient, is_efficient
 from weft.devices.cpu.convolution.forward import Forward
 from weft.devices.cpu.convolution.weights import WeightGradient
+from weft.devices.cpu.convolution.winograd_forward import WinogradForward
+from weft.devices.cpu.convolution.winograd_transform import choose_outputs
+from weft.devices.cpu.convolution.winograd_weights import WinogradGradient
 from weft.devices.cpu.emit.chunks import count_entry
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.merge_similar import merge_similar_functions
@@ -16,8 +19,10 @@ from weft.kernel.ir import Kernel, Stage
 from weft.kernel.tallies import contraction_of, reduces_tallies, split_last_phase
 
 
-def choose_driver(conv: Conv, isa: ISA) -> type[Forward | WeightGradient | FilterGradient]:
+def choose_driver(conv: Conv, isa: ISA) -> type[SumPart]:
     """Return the generator of a convolution."""
+    if choose_outputs(conv, isa):
+        return WinogradGradient if conv.dot else WinogradForward
     if not conv.dot:
         return Forward
     return FilterGradient if is_efficient(conv, isa) else WeightGradient
