@@ -6,13 +6,15 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from weft.dist import algorithms
+from weft.dist import algorithms, shard_sum
 from weft.dist.algorithms import Link
-from weft.dist.shard_sum import ShardSum, find_nodes, shards_of
+from weft.dist.shard_sum import RoundSum, ShardSum, find_nodes, shards_in_turn, shards_of
 
 SEED = np.random.SeedSequence().entropy
 
@@ -215,3 +217,50 @@ def test_shards_are_added_in_one_tree_by_any_number_of_ranks() -> None:
                 nodes = find_nodes(part)
                 assert [s for level, number in nodes for s in range(number << level, (number + 1) << level)] == list(part)
                 assert len(nodes) <= 2 * len(part).bit_length()
+
+
+def pairwise_sum(leaves: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the sum in one tree, each node of which is rounded to the leaves' dtype."""
+    if len(leaves) == 1:
+        return leaves[0]
+    half = 1 << ((len(leaves) - 1).bit_length() - 1)
+    return pairwise_sum(leaves[:half]) + pairwise_sum(leaves[half:])
+
+
+@pytest.mark.parametrize("kind", [ShardSum, RoundSum])
+def test_ranks_get_parts_of_rounded_sums(kind: type[ShardSum], monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, local = np.random.default_rng(SEED), threading.local()
+    monkeypatch.setattr(shard_sum, "run_together", lambda algorithm, request, place, ranks, *rest: algorithm(local.link, *rest))
+    for _ in range(12):
+        shards, length = int(rng.integers(1, 12)), int(rng.choice([1, 7, 40, 5000]))
+        dtype = np.dtype([np.float32, ml_dtypes.bfloat16, np.float16][rng.integers(3)])
+        n = int(rng.integers(1, shards + 1))
+        shapes = ((length, "f4"), ((3, 2), "f8"), (2, "f4"))
+        data = [[rng.normal(size=shape).astype(form) for shape, form in shapes] for _ in range(shards)]
+        forms = [(dtype, True), (np.dtype("f8"), False), (np.dtype("f4"), False)]
+        cuts = sorted(rng.integers(0, length + 1, n - 1).tolist())
+        sums = [kind(shards, n, data[0], 2, forms) for _ in range(n)]
+        leaves = [[row[0].astype(dtype), *row[1:]] for row in data]
+        expected = [pairwise_sum(column) for column in zip(*leaves, strict=True)]
+        assign = shards_in_turn if kind is RoundSum else shards_of
+
+        def run(link: Link, rank: int, sums=sums, data=data, n=n, cuts=cuts, assign=assign, dtype=dtype) -> np.ndarray:
+            local.link, total = link, sums[rank]
+            places = {place[0] for place in total.places}
+            assert len(places) == 3
+            total.scatter(total.places[0][0], [0, *cuts, len(data[0][0])])
+            for shard in assign(rank, n, len(data)):
+                total.add(shard, data[shard])
+            if kind is RoundSum:
+                part = np.diff([0, *cuts, len(data[0][0])])[rank] * dtype.itemsize
+                assert total.nbytes <= (part + 80) * (len(data).bit_length() + 1)
+            vectors, flags = total.total("a sum", [rank, 1])
+            assert flags.tolist() == [n * (n - 1) / 2, n]
+            rest = [vectors[v][first : first + int(np.prod(shape))] for v, first, shape in total.places[1:]]
+            return np.concatenate([np.ascontiguousarray(a).view(np.uint8) for a in (vectors[total.places[0][0]], *rest)])
+
+        for _ in range(2):
+            outs, _ = together(n, run)
+            for rank, (first, last) in enumerate(pairwise([0, *cuts, length])):
+                parts = [expected[0][first:last], *expected[1:]]
+                assert outs[rank].tobytes() == b"".join(a.tobytes() for a in parts), (shards, n, length, dtype, rank)

@@ -50,6 +50,16 @@ def test_the_example_prints_the_same_bits() -> None:
     assert len(found[0]) == 1 and found[0] == found[1], found
 
 
+def test_each_rank_keeps_its_part_of_the_state() -> None:
+    result = run_job(3, SCRIPT, "bytes")
+    texts = [re.findall(rf"\[{rank}\] bytes (.*)", result.text) for rank in range(3)]
+    found = [[tuple(map(int, row.split())) for row in rows] for rows in texts]
+    assert len(found[0]) == 3, result.text
+    for rows in zip(*found, strict=True):
+        (whole, slots), kept = rows[0][1:], [row[0] for row in rows]
+        assert sum(kept) == whole and max(kept) <= whole / 3 + 2 * 16 * 4 * slots, rows
+
+
 MODES = {  # mode: exit code and texts, of all ranks or of one
     "stop": (0, ["[{0}] ended 'a rank has had enough" + 300 * "!" + "' 1"]),
     "stop step": (0, ["[{0}] ended 'a rank has had enough' 0"]),
@@ -158,9 +168,53 @@ class Records(wf.nn.Module):
         return x
 
 
+class Counts(wf.optim.SGD):
+    """Has a number for each parameter in its state."""
+
+    def check(self) -> None:
+        super().check()
+        self.slots = ("count",)
+
+    def start(self, slot: str, p: wf.Array) -> wf.Array:
+        return wf.zeros(())
+
+    def rule(self, p: wf.Array, g: wf.Array, state: dict, lr: float, t: wf.Array) -> tuple[wf.Array, dict]:
+        return p - lr * g, {"count": state["count"] + 1}
+
+
+def test_the_state_of_a_part_is_for_the_same_ranks_only(tmp_path: Path) -> None:
+    (x, y), model, optimizer, other = data(20), net(), wf.optim.Adam(), net()
+    options = dict(epochs=1, batch_size=10, shards=2, show=False)
+    plain = wf.optim.Adam()
+    for sharded in (None, "optimizer", "gradients"):  # the state of whole parameters is divided, that of parts is kept
+        wf.train.fit(model, x, y, optimizer=optimizer, sharded=sharded, **options)
+        wf.train.fit(other, x, y, optimizer=plain, **options)
+    found = [b"".join(a.numpy().tobytes() for a in m.arrays().values()) for m in (model, other)]
+    assert found[0] == found[1]
+    with pytest.raises(ValueError, match=re.escape("fit: Adam keeps part 0 of 1 of its state, from fit(sharded=...)")):
+        wf.train.fit(model, x, y, optimizer=optimizer, **options)
+    wf.train.fit(model, x, y, optimizer=optimizer.init(model), **options)
+
+
+def test_gradients_of_16_bits_are_close(rng: np.random.Generator) -> None:
+    x, y = data(40)
+    for shards in (2, 8):
+        found = []
+        for dtype in (None, "bfloat16", "float16"):
+            model = net()
+            before = np.concatenate([p.numpy().reshape(-1) for p in model.parameters().values()])
+            options = dict(batch_size=40, epochs=1, optimizer=wf.optim.SGD(1.0), shards=shards)
+            wf.train.fit(model, x, y, gradients_dtype=dtype, show=False, **options)
+            found.append(np.concatenate([p.numpy().reshape(-1) for p in model.parameters().values()]) - before)
+        for other, digits in zip(found[1:], (8, 11), strict=True):  # each of the log2(shards) + 1 levels rounds once
+            bound = 2.0 ** -digits * (np.log2(shards) + 1) * abs(found[0]).max() * shards
+            assert 0 < abs(other - found[0]).max() < bound
+
+
 def test_refusals() -> None:
     x, y = data(22)
     normed = dict(model=net(wf.nn.BatchNorm1d(5)))
+    stochastic = wf.optim.SGD(0.1, parameter_dtype="bfloat16", rounding="stochastic")
     stateful = wf.nn.Sequential(wf.nn.GRU(3, 4, batch_first=True, stateful=True))
     for options, error, text in (
         (dict(shards=0), ValueError, "fit: shards must be at least 1, not 0"),
@@ -169,6 +223,13 @@ def test_refusals() -> None:
         (dict(shards=2, optimizer=wf.optim.SAM(wf.optim.SGD(0.1))), ValueError, "fit: SAM computes each gradient twice"),
         (dict(shards=2, model=stateful, loss=lambda out, y: out[0].mean()), ValueError, "fit: layer '0' (GRU) is stateful"),
         (dict(shards=2, model=net(Records())), ValueError, "fit: the model writes '1.last' in its step"),
+        (dict(shards=2, sharded="parameters"), ValueError, "fit: sharded must be None, 'optimizer' or 'gradients', not"),
+        (dict(sharded="optimizer"), ValueError, "fit: sharded='optimizer' needs shards= of 2 or more"),
+        (dict(gradients_dtype="bfloat16", shards=1), ValueError, "fit: gradients_dtype='bfloat16' needs shards= of 2 or more"),
+        (dict(gradients_dtype="int8", shards=2), ValueError, "fit: gradients_dtype must be 'float32', 'float16' or 'bfloat16'"),
+        (dict(shards=2, sharded="optimizer", optimizer=wf.optim.SantaE()), ValueError, "fit: SantaE draws random numbers"),
+        (dict(shards=2, sharded="gradients", optimizer=stochastic), ValueError, "fit: SGD draws random numbers"),
+        (dict(shards=2, sharded="optimizer", optimizer=Counts()), ValueError, "fit: Counts keeps 'count' of shape ()"),
         (dict(shards=4, batch_size=7) | normed, ShapeError, "a batch of 7 rows in 4 shards has shards of 1 row"),
         (dict(shards=2, batch_size=10) | normed, ShapeError, "a batch of 2 rows in 2 shards"),
     ):

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 import weft as wf
+from weft.train.partition import Parts
+from weft.train.ranks import Ranks
 
 RANK, SIZE = wf.dist.rank(), wf.dist.size()
 LAST = RANK == SIZE - 1
@@ -44,16 +46,37 @@ def with_statistics(rng: np.random.Generator, dropout: float) -> Any:
     )
 
 
+def with_table(rng: np.random.Generator, dropout: float) -> Any:
+    rows = nn.Lambda(lambda x: (wf.abs(x) * 5).astype("int32") % 20)
+    table = nn.Embedding(20, 3, sparse=True)
+    return nn.Sequential(nn.Flatten(), rows, table, nn.Flatten(), nn.Dropout(dropout), nn.Linear(108, 4))
+
+
 OPTIMIZERS = (
     lambda: wf.optim.Adam(1e-2, clip_norm=0.5), lambda: wf.optim.SGD(0.1, momentum=0.9), lambda: wf.optim.AdamW(1e-2),
+    lambda: wf.optim.LAMB(1e-2, clip_norm=1.0), lambda: wf.optim.Eve(),
+    lambda: wf.optim.Lion(1e-3, clip_value=0.1, clip_norm=0.2),
+    lambda: wf.optim.RMSprop(centered=True, state_dtype="bfloat16", groups={"*.bias": {"lr": 0.0}}),
+    lambda: wf.optim.AMSGrad(groups={"*.bias": {"weight_decay": 0.1, "sparse": True}}),
     lambda: wf.optim.SGD(0.1, momentum=0.9, state_dtype="bfloat16", rounding="stochastic"),
 )
+SHARDED = (None, "optimizer", "gradients")
+
+
+def whole_state(net: Any, optimizer: Any) -> dict[str, np.ndarray]:
+    """Return the state of the optimizer on all ranks, whose parts ``fit(sharded=...)`` has left on them."""
+    if optimizer._place is None:
+        return {name: a.numpy() for name, a in optimizer.arrays().items()}
+    ranks = Ranks(SIZE, RANK, SIZE)
+    state = Parts(net, optimizer, None, ranks).gather_state()
+    content = [ranks.broadcast(a.tobytes(), "the state") for a in state.values()]
+    return {name: np.frombuffer(c or b"", a.dtype) for (name, a), c in zip(state.items(), content, strict=True)}
 
 
 def hash_of(net: Any, optimizer: Any, history: Any) -> str:
     found = hashlib.sha256()
-    for a in (*net.arrays().values(), *optimizer.arrays().values()):
-        found.update(a.numpy().tobytes())
+    for content in (*[a.numpy() for a in net.arrays().values()], *whole_state(net, optimizer).values()):
+        found.update(content.tobytes())
     found.update(repr((wf.random.get_state(), [e.values() for e in history.epochs], history.best, history.stopped)).encode())
     return found.hexdigest()[:16]
 
@@ -73,7 +96,7 @@ def with_common_statistics(rng: np.random.Generator, dropout: float) -> Any:
     return nn.SyncBatchNorm.convert_sync_batchnorm(with_statistics(rng, dropout))
 
 
-NETS = (dense, with_statistics, with_common_statistics)
+NETS = (dense, with_statistics, with_common_statistics, with_table)
 
 
 def train_case(rng: np.random.Generator) -> str:
@@ -102,6 +125,9 @@ def train_case(rng: np.random.Generator) -> str:
         samples = (wf.data.Loader((x, y), batch_size, seed=3),)
     else:
         samples = (lambda: ((x[k : k + batch_size], y[k : k + batch_size]) for k in range(0, rows, batch_size)),)
+    options["gradients_dtype"] = [None, None, "bfloat16", "float16"][rng.integers(4)]
+    if optimizer.rounding is None:  # each number of ranks takes another way to the same bits
+        options["sharded"] = SHARDED[(int(rng.integers(3)) + SIZE) % 3]
     history = wf.train.fit(net, *samples, epochs=2, shards=shards, optimizer=optimizer, show=False, **options)
     return hash_of(net, optimizer, history)
 
@@ -120,7 +146,7 @@ def train_with_checkpoint(path: str, seed: int, kill_at: int) -> str:
     history = wf.train.fit(
         net, x, y, epochs=3, batch_size=20, shards=5, optimizer=optimizer, validation=(x, y),
         callbacks=[wf.train.BestWeights(path=path + ".best"), wf.train.CSVLog(path + ".csv"), Kill()],
-        checkpoint=path, checkpoint_every="3 steps", resume=True,
+        checkpoint=path, checkpoint_every="3 steps", resume=True, sharded=SHARDED[SIZE % 3],
     )
     return hash_of(net, optimizer, history)
 
@@ -155,9 +181,22 @@ def notice(mode: str) -> None:
     print("ended", repr(history.stopped), len(history.epochs), hash_of(net, optimizer, history), history.non_finite)
 
 
+def count_bytes() -> None:
+    """Print the bytes of the optimizer's state that this rank keeps."""
+    x, y = data(np.random.default_rng(0), 32)
+    for make in (wf.optim.Adam, wf.optim.AMSGrad, wf.optim.SMORMS3):
+        optimizer, net = make(), nn.Sequential(nn.Flatten(), nn.Linear(36, 101), nn.Tanh(), nn.Linear(101, 4))
+        wf.train.fit(net, x, y, epochs=1, batch_size=16, shards=4, optimizer=optimizer, sharded="optimizer", show=False)
+        kept = sum(a.numpy().nbytes for slots in optimizer.state.values() for a in slots.values())
+        whole = sum(p.numpy().nbytes for p in net.parameters().values()) * len(optimizer.slots)
+        print("bytes", kept, whole, len(optimizer.slots))
+
+
 if sys.argv[1] == "cases":
     for case in range(int(sys.argv[3])):
         print("hash", case, train_case(np.random.default_rng([int(sys.argv[2]), case])))
+elif sys.argv[1] == "bytes":
+    count_bytes()
 elif sys.argv[1] == "run":
     print("hash", train_with_checkpoint(sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
 else:

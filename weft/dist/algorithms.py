@@ -39,7 +39,7 @@ def _bytes(x: np.ndarray) -> np.ndarray:
 def all_sum(link: Link, x: np.ndarray) -> np.ndarray:
     """Return the sum over the ranks."""
     own, n = np.asarray(x, order="C").reshape(-1), link.size
-    if n & (n - 1) == 0 and not _is_narrow(x.dtype):
+    if n & (n - 1) == 0 and not is_narrow(x.dtype):
         total = _double_sums(link, own) if x.nbytes <= SHORT_BYTES else _halve_and_double(link, own)
     elif x.nbytes * n <= SHORT_BYTES:
         total = _add_up(list(all_gather(link, own)))
@@ -76,6 +76,21 @@ def all_gather(link: Link, x: np.ndarray) -> np.ndarray:
     return out
 
 
+def gather_parts(link: Link, x: np.ndarray, sizes: Sequence[int], root: int | None = None) -> np.ndarray:
+    """Return the vectors of all ranks, joined. sizes : their lengths. root : the only rank that gets more than its own"""
+    x, me = np.asarray(x, order="C"), link.me
+    if root not in (None, me):
+        link.exchange([(x, root)], [])
+        return x
+    ends = np.cumsum(sizes)
+    out = np.empty(ends[-1], x.dtype)
+    parts = np.split(out, ends[:-1])
+    parts[me][...] = x
+    others = [k for k in range(link.size) if k != me]
+    link.exchange([(x, k) for k in others] if root is None else [], [(parts[k], k) for k in others])
+    return out
+
+
 def broadcast(link: Link, x: np.ndarray, root: int) -> np.ndarray:
     """Return the root's array, which goes down a binomial tree."""
     out, n = np.array(x, order="C"), link.size
@@ -101,7 +116,7 @@ def barrier(link: Link) -> None:
 # ---- sums
 
 
-def _is_narrow(dtype: np.dtype) -> bool:
+def is_narrow(dtype: np.dtype) -> bool:
     """Return whether sums are added up in float32 and rounded once at the end."""
     return dtype.kind not in "iuc" and dtype.itemsize < 4
 
@@ -110,7 +125,7 @@ def _add_up(parts: list[np.ndarray]) -> np.ndarray:
     """Return the sum in the fixed tree. The arrays may be overwritten."""
     dtype = parts[0].dtype
     with np.errstate(all="ignore"):
-        return _tree([p.astype(np.float32) for p in parts]).astype(dtype) if _is_narrow(dtype) else _tree(parts)
+        return _tree([p.astype(np.float32) for p in parts]).astype(dtype) if is_narrow(dtype) else _tree(parts)
 
 
 def _tree(parts: list[np.ndarray]) -> np.ndarray:

@@ -7,7 +7,8 @@ A rank has neighbouring shards. Level k of the tree pairs nodes of 2**k shards, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,12 +17,19 @@ from weft.dist.algorithms import SHORT_BYTES, Link
 from weft.dist.together import run_together
 from weft.dist.world import user_place
 
+Form = tuple[np.dtype, bool]  # dtype of sums, and whether ranks need a part of them only
+Given = Sequence[tuple[tuple[int, int, tuple[int, ...]], np.ndarray]]  # places and arrays
 NodeName = tuple[int, int]  # level and number: the shards number * 2**level, ..., (number + 1) * 2**level - 1
 
 
 def shards_of(rank: int, size: int, shards: int) -> range:
     """Return the shards that a rank computes, out of ``shards``."""
     return range(rank * shards // size, (rank + 1) * shards // size)
+
+
+def shards_in_turn(rank: int, size: int, shards: int) -> range:
+    """Return the shards that a rank computes if the ranks take turns."""
+    return range(rank, shards, size)
 
 
 def find_nodes(part: range) -> list[NodeName]:
@@ -72,43 +80,60 @@ class ShardSum:
     size : the number of ranks
     arrays : examples of what a shard gives
     flags : numbers that each rank adds beside its shards, in float64
+    forms : of each array the dtype of its sums, and whether they are for :meth:`scatter`; by default its own dtype, and no. What
+        a shard gives, and every sum of two nodes, is rounded to that dtype
 
-    places : of each array its vector, the offset in it and the shape; one vector holds all arrays of a dtype
+    places : of each array its vector, the offset in it and the shape; one vector holds all arrays of a form
     """
 
-    def __init__(self, shards: int, size: int, arrays: Sequence[np.ndarray], flags: int = 0) -> None:
+    def __init__(
+        self, shards: int, size: int, arrays: Sequence[np.ndarray], flags: int = 0, forms: Sequence[Form] | None = None,
+    ) -> None:
         self._size, self._flags = size, flags
         self._nodes = [find_nodes(shards_of(r, size, shards)) for r in range(size)]
-        sizes: dict[np.dtype, int] = {}
+        sizes: dict[Form, int] = {}
         placed = []
-        for a in arrays:
-            placed.append((a.dtype, sizes.get(a.dtype, 0), a.shape))
-            sizes[a.dtype] = sizes.get(a.dtype, 0) + a.size
-        sizes[np.dtype(np.float64)] = sizes.get(np.dtype(np.float64), 0) + flags
-        self._sizes = list(sizes.items())
-        self._flag_vector = list(sizes).index(np.dtype(np.float64))
-        self.places = [(list(sizes).index(dtype), first, shape) for dtype, first, shape in placed]
+        for a, form in zip(arrays, forms or [(a.dtype, False) for a in arrays], strict=True):
+            placed.append((form, sizes.get(form, 0), a.shape))
+            sizes[form] = sizes.get(form, 0) + a.size
+        flag_form = np.dtype(np.float64), False
+        sizes[flag_form] = sizes.get(flag_form, 0) + flags
+        self._sizes = [(dtype, n) for (dtype, _), n in sizes.items()]
+        self._flag_vector = list(sizes).index(flag_form)
+        self.places = [(list(sizes).index(form), first, shape) for form, first, shape in placed]
         self._zeros = [np.zeros((), a.dtype) for a in arrays]
         self._stack = PairwiseStack()
+        self._cuts: dict[int, Sequence[int]] = {}
+
+    def scatter(self, vector: int, cuts: Sequence[int]) -> None:
+        """Let :meth:`total` return a part of a vector: on rank r the elements from ``cuts[r]`` to ``cuts[r + 1]``."""
+        self._cuts[vector] = cuts
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the sums that this rank keeps."""
+        vectors = [v for node in self._stack.nodes for v in node[2]] + [v for unused in self._stack.unused for v in unused]
+        return sum(v.nbytes for v in vectors)
 
     def add(self, shard: int, arrays: Sequence[np.ndarray] | None) -> None:
         """Add what a shard of this rank gives; None: zeros. The shards must come in order."""
+        given = self._given(arrays)
         nodes = self._stack.nodes
         if shard & 1 and nodes and nodes[-1][:2] == (0, shard - 1):  # without a copy of the second of a pair
             vectors = nodes.pop()[2]
             with np.errstate(all="ignore"):
-                for view, a in zip(self._views(vectors), arrays or self._zeros, strict=True):
-                    np.add(view, a, out=view)
+                for view, a in self._views(vectors, given):
+                    np.add(view, a.astype(view.dtype, copy=False), out=view)
             self._stack.push(1, shard >> 1, vectors)
-            return
-        vectors = self._stack.unused.pop() if self._stack.unused else [np.empty(n, dtype) for dtype, n in self._sizes]
-        for view, a in zip(self._views(vectors), arrays or self._zeros, strict=True):
-            np.copyto(view, a)
-        self._flag_view(vectors)[...] = 0
-        self._stack.push(0, shard, vectors)
+        else:
+            vectors = self._stack.unused.pop() if self._stack.unused else [np.empty(n, dtype) for dtype, n in self._sizes]
+            self._fill(vectors, given)
+            self._stack.push(0, shard, vectors)
 
     def total(self, request: str, flags: Sequence[float]) -> tuple[list[np.ndarray], np.ndarray]:
         """Return the vectors of the sum over all shards, and the sums of the ranks' flags. They are valid until the next ``add``.
+
+        Of a vector of :meth:`scatter` this rank's part is returned.
 
         ``request`` names this sum, for the comparison between ranks. It begins the next sum.
         """
@@ -127,22 +152,44 @@ class ShardSum:
         self._stack.nodes = []
         levels = [[level for level, _ in nodes] for nodes in self._nodes]
         one_each = self._size & (self._size - 1) == 0 and all(part == levels[0] and len(part) == 1 for part in levels)
-        if one_each:  # each rank has one node of one level: recursive halving adds them in the order of the tree
-            return [algorithms.all_sum(link, vector) for vector in own[0]]
-        return [self._join_nodes(link, [vectors[k] for vectors in own]) for k in range(len(self._sizes))]
+        out = []
+        for k, (dtype, _) in enumerate(self._sizes):
+            if one_each and k not in self._cuts and not algorithms.is_narrow(dtype):
+                # recursive halving adds the ranks' nodes in the order of the tree; it would round narrow dtypes once, at the end
+                out.append(algorithms.all_sum(link, own[0][k]))
+            else:
+                out.append(self._join_nodes(link, [vectors[k] for vectors in own], self._cuts.get(k)))
+        return out
 
-    def _views(self, vectors: list[np.ndarray]) -> list[np.ndarray]:
-        return [vectors[k][first : first + math.prod(shape)].reshape(shape) for k, first, shape in self.places]
+    def _given(self, arrays: Sequence[np.ndarray] | None) -> Given:
+        return list(zip(self.places, arrays or self._zeros, strict=True))
+
+    def _views(self, vectors: list[np.ndarray], given: Given) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the place of each array in the vectors, and the array."""
+        for (k, first, shape), a in given:
+            yield vectors[k][first : first + math.prod(shape)].reshape(shape), a
+
+    def _fill(self, vectors: list[np.ndarray], given: Given) -> None:
+        """Copy what a shard gives into vectors, with flags of 0."""
+        with np.errstate(over="ignore"):
+            for view, a in self._views(vectors, given):
+                np.copyto(view, a, casting="same_kind" if a.dtype == view.dtype else "unsafe")
+        self._flag_view(vectors)[...] = 0
 
     def _flag_view(self, vectors: list[np.ndarray]) -> np.ndarray:
         vector = vectors[self._flag_vector]
         return vector[vector.size - self._flags :]
 
-    def _join_nodes(self, link: Link, own: list[np.ndarray]) -> np.ndarray:
-        """Return the sum of the nodes of all ranks. Each rank joins a part of the elements, unless they are few."""
+    def _join_nodes(self, link: Link, own: list[np.ndarray], wanted: Sequence[int] | None) -> np.ndarray:
+        """Return the sum of the nodes of all ranks, or the part of it between this rank's ``wanted`` cuts.
+
+        Each rank joins a part of the elements, unless they are few.
+        """
         n, dtype, me = own[0].size, own[0].dtype, link.me
         others = [k for k in range(link.size) if k != me]
-        if n * dtype.itemsize * sum(map(len, self._nodes)) <= SHORT_BYTES:
+        if wanted is not None:
+            cuts = list(pairwise(wanted))
+        elif n * dtype.itemsize * sum(map(len, self._nodes)) <= SHORT_BYTES:
             cuts = [(0, n)] * link.size
         else:
             each = -(-n // link.size)
@@ -158,8 +205,60 @@ class ShardSum:
             for (level, number), part in zip(nodes, parts, strict=True):
                 stack.push(level, number, [part])
         (total,) = stack.fold()
-        if cuts[0] == cuts[-1]:
+        if wanted is not None or cuts[0] == cuts[-1]:
             return total
-        padded = np.zeros(each, dtype)
-        padded[: last - first] = total
-        return algorithms.all_gather(link, padded).reshape(-1)[:n]
+        return algorithms.gather_parts(link, total, [last - first for first, last in cuts])
+
+
+class RoundSum(ShardSum):
+    """As :class:`ShardSum`, for ranks that take turns: rank r of N has the shards r, r + N, ...
+
+    What a shard gives is divided among the ranks at once, so that a rank keeps its parts only, of at most log2(shards) + 1 nodes.
+    All ranks wait for each other in each ``add``, and send as many bytes as there are shards a rank.
+    """
+
+    def __init__(
+        self, shards: int, size: int, arrays: Sequence[np.ndarray], flags: int = 0, forms: Sequence[Form] | None = None,
+    ) -> None:
+        super().__init__(shards, size, arrays, flags, forms)
+        self._shards, self._round = shards, 0
+
+    def add(self, shard: int, arrays: Sequence[np.ndarray] | None) -> None:
+        vectors = [np.empty(n, dtype) for dtype, n in self._sizes]
+        self._fill(vectors, self._given(arrays))
+        self._run_round(vectors)
+
+    def total(self, request: str, flags: Sequence[float]) -> tuple[list[np.ndarray], np.ndarray]:
+        if self._round * self._size < self._shards:
+            self._run_round(None)  # this rank has no shard in the last round
+        self._round = 0
+        vectors, total = self._stack.fold(), np.array(flags, np.float64)
+        self._stack.unused.clear()
+        if self._size > 1:
+            total = run_together(algorithms.all_sum, request, user_place(), tuple(range(self._size)), total)
+        return vectors, total
+
+    def _run_round(self, vectors: list[np.ndarray] | None) -> None:
+        """Exchange what the next shard of each rank gives. vectors : of this rank's shard, None if it has no more"""
+        first, self._round = self._round * self._size, self._round + 1
+        shards = range(first, min(first + self._size, self._shards))
+        if self._size == 1:
+            assert vectors is not None
+            self._stack.push(0, first, vectors)
+            return self._stack.unused.clear()
+        request = f"the gradients of shards {shards.start} to {shards.stop - 1} of fit"
+        run_together(self._exchange_round, request, user_place(), tuple(range(self._size)), shards, vectors)
+
+    def _exchange_round(self, link: Link, shards: range, vectors: list[np.ndarray] | None) -> None:
+        me, others = link.me, [r for r in range(link.size) if r != link.me]
+        parts: list[list[np.ndarray]] = [[] for _ in shards]  # of each shard, of each vector
+        for k, (dtype, n) in enumerate(self._sizes):
+            spans = list(pairwise(self._cuts[k])) if k in self._cuts else [(0, n)] * link.size
+            first, last = spans[me]
+            for r, part in enumerate(parts):
+                part.append(vectors[k][first:last].copy() if r == me and vectors is not None else np.empty(last - first, dtype))
+            sends = [] if vectors is None else [(vectors[k][slice(*spans[r])], r) for r in others]
+            link.exchange(sends, [(parts[r][k], r) for r in others if r < len(parts)])
+        for shard, part in zip(shards, parts, strict=True):
+            self._stack.push(0, shard, part)
+            self._stack.unused.clear()

@@ -126,6 +126,7 @@ class Optimizer(KeywordCheck):
         self.step_count: Array | None = None
         self._home = zeros(())  # belongs to the trace in which the optimizer was created, and so does the state
         self._kinds: dict[str, tuple[Shape, np.dtype]] = {}  # of the parameters that have state
+        self._place: tuple[int, int] | None = None
         self._state_version = object()  # replaced for new state and changed group options, which need a new trace
         self._first_lr = lr
         self._keys: dict[str, tuple[str, ...]] = {}
@@ -223,16 +224,32 @@ class Optimizer(KeywordCheck):
                     f"update: parameter {name!r} has shape {p.shape}, but the state of this {type(self).__name__} is for shape "
                     f"{self._kinds[name][0]}: make an optimizer for each model, or call init(model), which resets the state"
                 )
+        self._update_arrays(model, parameters, slopes, lr, loss)
+
+    def _update_arrays(
+        self, model: Any, parameters: dict[str, Array], slopes: dict[str, Array], lr: float | Array | None, loss: Array | None,
+        factor: Any = None,
+    ) -> None:
+        """Update parameters of ``model``, or parts of them, by name.
+
+        factor : by which gradients are multiplied in place of clipping by ``clip_norm``
+        """
         self._need(loss is not None or not self.needs_loss, "update needs loss=, the value of the loss at this step")
         if self.step_count is None or any(name not in self._keys or self._needs_state(name) for name in parameters):
             with inside_trace(owning_trace(self._home._trace)):
                 self._create_state(model, parameters) if self.step_count is None else self._add_state(model, parameters)
             self._start_in_trace(parameters)
-        for target, node in call_atomically(self._compute_step, (model, parameters, slopes, lr, loss), {}):
+        for target, node in call_atomically(self._compute_step, (model, parameters, slopes, lr, loss, factor), {}):
             target._set(node)
+
+    def _init_parts(self, model: Any, parts: dict[str, Array], place: tuple[int, int]) -> None:
+        """Create the state for parts of the parameters of ``model``, by name. place : number of the part, and of how many"""
+        self._create_state(model, parts)
+        self._place = place
 
     def _compute_step(
         self, model: Any, parameters: dict[str, Array], slopes: dict[str, Array], lr: float | Array | None, loss: Array | None,
+        factor: Any = None,
     ) -> list[tuple[Array, Node]]:
         """Return what a step writes: each array and its new content.
 
@@ -247,7 +264,9 @@ class Optimizer(KeywordCheck):
         slopes = {name: slopes[name] for name in trained}
         if self.clip_value is not None:
             slopes = clip_by_value(slopes, self.clip_value)
-        if self.clip_norm is not None:
+        if factor is not None:
+            slopes = {name: (g * factor).astype(g.dtype) for name, g in slopes.items()}
+        elif self.clip_norm is not None:
             slopes = clip_by_norm(slopes, self.clip_norm)
         count = self.step_count + 1
         factor = 1.0 if self.schedule is None else self._schedule_factor((count - 1).astype(FLOAT32))
@@ -431,7 +450,7 @@ class Optimizer(KeywordCheck):
         if self.step_count is not None:
             self._state_version = object()
             structure_changed()
-        self.step_count = zeros((), dtype="int32")
+        self.step_count, self._place = zeros((), dtype="int32"), None
         self.state, self._keys, self._kinds = {}, {}, {}
         for member in (self, *self._members.values()):
             member.shared = {}

@@ -49,9 +49,9 @@ __all__ = ["accuracy", "fit", "predict", "training_step"]
 def fit(
     model: Module, x: Any, y: Any = None, *, epochs: int = 10, batch_size: int = 32,
     loss: Callable[[Array, Array], Array] = cross_entropy, optimizer: Optimizer | None = None, metrics: Any = (),
-    validation: Any = 0.0, callbacks: Sequence[Any] = (), accumulate: int = 1, shards: int | None = None, precision: Any = None,
-    loss_scale: Any = "auto", shuffle: bool = True,
-    seed: int = 0, steps_per_epoch: int | None = None, checkpoint: str | os.PathLike | None = None,
+    validation: Any = 0.0, callbacks: Sequence[Any] = (), accumulate: int = 1, shards: int | None = None,
+    sharded: str | None = None, gradients_dtype: Any = None, precision: Any = None, loss_scale: Any = "auto",
+    shuffle: bool = True, seed: int = 0, steps_per_epoch: int | None = None, checkpoint: str | os.PathLike | None = None,
     checkpoint_every: int | str = "epoch", resume: bool | None = None, show: bool = True,
 ) -> History:
     """Train ``model`` on ``x``, ``y``. Each step is one native call; short steps are run many at a time.
@@ -78,6 +78,13 @@ def fit(
         depends on ``shards``, not on the number of ranks: 1, 2, 3, ... ranks give the same bits. All ranks need the same data
         and arguments; weights and random state are those of rank 0, which alone writes files and shows progress. Callbacks
         run on all ranks. Default: 1 on one rank
+    sharded : with ``shards``, what is divided among the ranks, to the same bits. "optimizer": each rank keeps its part of the
+        optimizer's state, updates that part of the parameters, and gets the others from the other ranks (ZeRO-1). "gradients":
+        also the sums of gradients over shards (ZeRO-2; Rajbhandari et al.: ZeRO: memory optimizations toward training trillion
+        parameter models. 2020). Checkpoints have the whole state; the optimizer has the rank's part of it when ``fit`` returns
+    gradients_dtype : with ``shards``, "bfloat16" or "float16": gradients of shards, and each sum of two in the tree, are
+        rounded to it, which halves what the ranks send. An element is off by at most log2(shards) + 1 roundings of partial sums.
+        Default: the dtype of the optimizer's state
     precision : "float16" or "bfloat16": activations are stored in 16 bits, weights and updates in float32; with float16 the
         loss is scaled (Micikevicius et al.: Mixed precision training. 2018). Arithmetic stays float32: on a CPU this halves the
         memory traffic of activations, and is often no faster. Or a :class:`weft.Precision`, or a dict of its arguments:
@@ -110,7 +117,7 @@ def fit(
     ShapeError, DTypeError, ValueError
         Data are empty, lengths differ, labels are out of range, arguments are invalid, or a batch or shard has one row and the
         model has batch norm. There are fewer shards than ranks, or ranks have other data. ``shards`` with SAM or a stateful
-        layer.
+        layer, ``sharded`` with an optimizer that draws random numbers for each parameter or has other state than of its shape.
     DataError
         The checkpoint is damaged, belongs to another run, or is being written by another run.
     FileNotFoundError, PermissionError
@@ -127,7 +134,7 @@ def fit(
     check_arguments(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
     if not model.parameters() and any(True for _ in model.named_parameters()):
         raise ValueError("fit: every parameter of the model is frozen: model.unfreeze() trains them again")
-    ranks = join_ranks(shards)
+    ranks = join_ranks(shards, takes_turns=sharded == "gradients")
     metric_functions = name_metrics(metrics)
     callback_hooks = sort_callbacks(callbacks)
     due = checkpoints.every(checkpoint_every)
@@ -149,11 +156,13 @@ def fit(
     warn_unscaled(model, feed)
     check_loss(model, loss, feed)
     optimizer = Adam() if optimizer is None else optimizer
-    if optimizer.step_count is None:
+    if optimizer.step_count is not None:
+        check_optimizer(optimizer, model, None if sharded is None else (ranks.rank, ranks.size))
+    elif sharded is None:
         optimizer.init(model)
-    else:
-        check_optimizer(optimizer, model)
-    stepper = make_stepper(model, loss, optimizer, metric_functions, accumulate, precision, loss_scale, ranks)
+    stepper = make_stepper(
+        model, loss, optimizer, metric_functions, accumulate, precision, loss_scale, ranks, sharded, gradients_dtype,
+    )
     state = State(model, optimizer, History(), epochs)
     validated = None
     if validation_feed is not None:
@@ -167,10 +176,12 @@ def fit(
         "loss": getattr(loss, "__qualname__", type(loss).__name__), "metrics": list(metric_functions),
         "precision": repr(stepper.formats) if stepper.formats else stepper.dtype and stepper.dtype.name,
         "loss_scale": stepper.scaling, "optimizer": checkpoints.describe(optimizer), "shards": ranks.shards,
+        "gradients_dtype": stepper.gradients_dtype and stepper.gradients_dtype.name,
     }
     if ranks.shards > 1:
         description["checksum_of_data"] = [part.checksum() for part in (feed, validation_feed) if isinstance(part, Arrays)]
         unite(ranks, description, model, optimizer)
+        stepper.divide_state()
     run = Run(model, optimizer, stepper, feed, callback_hooks, state, validated, show, checkpoint, due, description, ranks)
     with lock_checkpoint(checkpoint if ranks.is_first else None):
         content = None
@@ -440,8 +451,19 @@ def check_arguments(model: Any, loss: Any, optimizer: Any, function: str = "fit"
         integer_from(0 if name == "seed" else 1, value, function, name)
 
 
-def check_optimizer(optimizer: Optimizer, model: Module) -> None:
-    """Raise ValueError if the optimizer's state belongs to another model, whose parameters have other shapes."""
+def check_optimizer(optimizer: Optimizer, model: Module, place: tuple[int, int] | None = None) -> None:
+    """Raise ValueError if the optimizer's state belongs to another model, whose parameters have other shapes.
+
+    place : the number of the part of the state that this rank keeps, and of how many; None for all of it
+    """
+    kept = getattr(optimizer, "_place", None)
+    if kept is not None and kept != place:
+        raise ValueError(
+            f"fit: {type(optimizer).__name__} keeps part {kept[0]} of {kept[1]} of its state, from fit(sharded=...): train on as "
+            f"many ranks with sharded= again, resume from a checkpoint, or make a new optimizer"
+        )
+    if kept is not None:
+        return
     for name, p in named_arrays(model).items():
         for slot, array in getattr(optimizer, "state", {}).get(name, {}).items():
             if array.shape not in (p.shape, optimizer.start(slot, p).shape):

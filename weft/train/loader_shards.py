@@ -76,9 +76,7 @@ def divide_loaders(feed: Feed, validation_feed: Feed | None, ranks: Ranks) -> tu
     """
     if ranks.shards == 1:
         return feed, validation_feed
-    from weft.dist.shard_sum import shards_of
-
-    own = shards_of(ranks.rank, ranks.size, ranks.shards)
+    own = ranks.own_shards()
     if isinstance(feed, Stream) and isinstance(feed.source, Loader):
         loader = feed.source
         feed = DividedLoader(loader, feed.narrow, feed.limit, ranks.shards, lambda k, n: divide_shards(own, ranks.shards, n))

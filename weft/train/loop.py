@@ -63,7 +63,10 @@ class Run:
 
     def save(self) -> None:
         """Write the checkpoint, if the run has one. Rank 0 writes it."""
-        if self.path is None or not self.ranks.is_first:
+        if self.path is None:
+            return
+        optimizer = self.stepper.gather_optimizer()
+        if not self.ranks.is_first:
             return
         state = self.state
         seconds = self.seconds + (time.perf_counter() - self.start if self.began is not None else 0.0)
@@ -75,11 +78,13 @@ class Run:
         }
         callbacks = [(type(c).__name__, c.state_dict()) for c in self.keeping]
         snapshot = take(self.model, self.optimizer, self.stepper)
+        if optimizer is not None:
+            snapshot.arrays["optimizer"] = optimizer
         checkpoint.save(self.path, checkpoint.Checkpoint(self.run, snapshot, callbacks, state.history.epochs, place))
 
     def resume(self, saved: checkpoint.Checkpoint) -> None:
         """Load a checkpoint. Raise DataError, without changing anything, if it belongs to another run."""
-        parts = {"model": self.model.arrays(), "optimizer": self.optimizer.arrays(), "step": self.stepper.arrays}
+        parts = {"model": self.model.arrays(), "optimizer": self.stepper.describe_optimizer(), "step": self.stepper.arrays}
         current = {**self.run, "callbacks": [type(c).__name__ for c in self.keeping]}
         stored = {**saved.run, "callbacks": [kind for kind, _ in saved.callbacks]}
         pairs = [(c, s) for c, (_, s) in zip(self.keeping, saved.callbacks, strict=False) if isinstance(c, BestWeights)]
@@ -92,6 +97,7 @@ class Run:
         if not self.feed.fits(saved.place["feed"]) or len(saved.place["totals"]) != len(self.totals):
             raise DataError(f"fit: {self.path} is damaged: it does not say where in its data the run stands")
         self.before = take(self.model, self.optimizer, self.stepper)
+        saved.snapshot.arrays["optimizer"] = self.stepper.divide_optimizer(saved.snapshot.arrays["optimizer"])
         restore_snapshot(saved.snapshot, self.model, self.optimizer, self.stepper)
         state, place = self.state, saved.place
         state.history.epochs[:] = saved.epochs

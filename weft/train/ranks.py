@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,12 @@ class Ranks:
 
     shards : parts of each batch; 1 on one rank only
     read_flags : function that returns whether Ctrl-C was pressed on this rank, and whether a snapshot is due by its clock
+    takes_turns : whether the ranks take turns with the shards, instead of having neighbouring ones
     interrupted, snapshot_due : whether any rank said so in the last update
     """
 
-    def __init__(self, shards: int = 1, rank: int = 0, size: int = 1) -> None:
-        self.shards, self.rank, self.size = shards, rank, size
+    def __init__(self, shards: int = 1, rank: int = 0, size: int = 1, takes_turns: bool = False) -> None:
+        self.shards, self.rank, self.size, self.takes_turns = shards, rank, size, takes_turns
         self.read_flags: Callable[[], tuple[bool, bool]] = lambda: (False, False)
         self.interrupted = self.snapshot_due = False
 
@@ -35,6 +36,12 @@ class Ranks:
     def is_first(self) -> bool:
         """Whether this rank prints and writes files."""
         return self.rank == 0
+
+    def own_shards(self) -> range:
+        """Return the shards that this rank computes."""
+        from weft.dist.shard_sum import shards_in_turn, shards_of
+
+        return (shards_in_turn if self.takes_turns else shards_of)(self.rank, self.size, self.shards)
 
     def share_text(self, text: str, request: str) -> str:
         """Return the text of the first rank whose text is not empty."""
@@ -61,6 +68,14 @@ class Ranks:
         from weft.dist.algorithms import all_gather
 
         return self._run(all_gather, request, x)
+
+    def gather_parts(self, x: np.ndarray, sizes: Sequence[int], request: str, root: int | None) -> np.ndarray:
+        """Return the vectors of all ranks, joined. sizes : their lengths. root : the only rank that needs them, None for all"""
+        if self.size == 1:
+            return x
+        from weft.dist.algorithms import gather_parts
+
+        return self._run(gather_parts, request, x, sizes, root)
 
     def check_same(self, description: Mapping[str, Any]) -> None:
         """Raise ValueError, which names the first difference, if this rank describes another run than rank 0."""
@@ -111,7 +126,7 @@ class Ranks:
         return run_together(algorithm, request, user_place(), tuple(range(self.size)), *arguments)
 
 
-def join_ranks(shards: Any) -> Ranks:
+def join_ranks(shards: Any, takes_turns: bool = False) -> Ranks:
     """Return the ranks of a run, after a check of the argument ``shards`` of ``fit``."""
     if shards is None:
         module = sys.modules.get("weft.dist.world")
@@ -128,7 +143,7 @@ def join_ranks(shards: Any) -> Ranks:
     job = world()
     if count < job.size:
         raise ValueError(f"fit: shards={count}, but this job has {job.size} ranks, and each needs at least one shard")
-    return Ranks(count, job.rank, job.size)
+    return Ranks(count, job.rank, job.size, takes_turns)
 
 
 def writes_files() -> bool:

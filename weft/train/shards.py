@@ -10,25 +10,32 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.array import Array
-from weft.dtypes.api import float64, is_inexact
+from weft.dtypes.api import as_dtype, bfloat16, float16, float32, float64, is_inexact
+from weft.errors import short
 from weft.functions.creation.fill import asarray
+from weft.functions.elementwise.ufuncs import isfinite
 from weft.functions.random.state import draw_from, get_state, set_state, state_after_parts, state_of_part
-from weft.functions.shape.axes import stack
+from weft.functions.shape.axes import concat, stack
 from weft.nn.module import Module
 from weft.nn.normalization import SyncBatchNorm
 from weft.nn.tensor_parallel import Divided
 from weft.optim import SAM, Optimizer
 from weft.optim.optimizer import state_dtype
+from weft.optim.update_arguments import named_arrays
 from weft.train.batches import Feed
 from weft.train.metrics import Metric
+from weft.train.partition import Partition, Parts, split_vector
 from weft.train.ranks import Ranks
 from weft.train.step import Stepper
 from weft.transforms.jit import jit
+
+if TYPE_CHECKING:
+    from weft.dist.shard_sum import ShardSum
 
 _FLAGS = 2  # of each rank, in every sum: Ctrl-C, and whether a snapshot is due
 
@@ -61,7 +68,7 @@ class ShardStepper(Stepper):
 
     def __init__(
         self, model: Module, loss: Callable, optimizer: Optimizer, metrics: Mapping[str, Metric], accumulate: int, precision: Any,
-        loss_scale: Any, ranks: Ranks,
+        loss_scale: Any, ranks: Ranks, sharded: str | None = None, gradients_dtype: np.dtype | None = None,
     ) -> None:
         if isinstance(optimizer, SAM):
             raise ValueError("fit: SAM computes each gradient twice, which shards= cannot do; leave one of them out")
@@ -77,7 +84,7 @@ class ShardStepper(Stepper):
                     "equal weights on all ranks: train it in a loop of your own"
                 )
         super().__init__(model, loss, optimizer, metrics, 1, precision, loss_scale)
-        self.accumulate, self.run_many = accumulate, None
+        self.accumulate, self.run_many, self.gradients_dtype = accumulate, None, gradients_dtype
         self._ranks = ranks
         layers = {name: layer for name, layer in model.modules() if isinstance(layer, SyncBatchNorm)}
         self._synchronised = {f"{name}.{b}" if name else b for name, layer in layers.items() for b in layer.buffers}
@@ -88,7 +95,24 @@ class ShardStepper(Stepper):
         self._statistics: dict[tuple[Any, ...], Any] = {}  # by shape and dtype: sums over the shards within a step
         self._sum: Any = None
         self._names: list[tuple[str, str]] = []  # kind and name of each array that a shard gives
-        self._apply: Callable[..., None]
+        self._apply, self._write = jit(self._apply_sums), jit(self._write_parameters)
+        self._parts = None if sharded is None else Parts(model, optimizer, gradients_dtype, ranks)
+        self._partition = Partition(model, optimizer, gradients_dtype, 1, 0) if self._parts is None else self._parts.partition
+        self._vectors: dict[np.dtype, int] = {}  # of the gradients of each dtype, in the sum
+
+    def divide_state(self) -> None:
+        """Let the optimizer keep the state of this rank's part only, if ``sharded`` says so."""
+        if self._parts is not None:
+            self._parts.divide_state()
+
+    def describe_optimizer(self) -> dict[str, Any]:
+        return super().describe_optimizer() if self._parts is None else self._parts.describe()
+
+    def gather_optimizer(self) -> dict[str, np.ndarray] | None:
+        return None if self._parts is None else self._parts.gather_state()
+
+    def divide_optimizer(self, content: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return content if self._parts is None else self._parts.divide(content)
 
     def open_feed(self, feed: Feed) -> Callable[[Any], Any]:
         return partial(ShardedBatch, feed)
@@ -105,11 +129,20 @@ class ShardStepper(Stepper):
         vectors, flags = self._sum.total(request, ranks.read_flags())
         ranks.interrupted, ranks.snapshot_due = (bool(flag > 0) for flag in flags)
         vector, first, _ = self._sum.places[0]
-        figures = vectors[vector][first : first + 1 + len(self.metrics)].tolist()
-        set_state(state_of_part(state, ranks.shards))  # of stochastic rounding in the update
-        self._apply([asarray(v) for v in vectors], lr)
+        figures = vectors[vector][first : first + 2 + len(self.metrics)].tolist()
+        norm_factor, is_finite = self._measure(vectors, figures[-1], request)
+        update_state = state_of_part(state, ranks.shards)
+        set_state(update_state)  # of stochastic rounding in the update
+        parameters = self._apply([asarray(v) for v in vectors], lr, norm_factor, is_finite)
+        if self._parts is not None:
+            if get_state() != update_state:
+                raise ValueError(
+                    f"fit: {type(self.optimizer).__name__} draws random numbers for each parameter in its update, which sharded= "
+                    "cannot divide among ranks; leave one of them out"
+                )
+            self._write([asarray(v) for v in self._parts.gather_parameters([v.numpy() for v in parameters])])
         set_state(state_after_parts(state))
-        return tuple(figures)
+        return tuple(figures[:-1])
 
     def pieces(self, keys: Sequence[Any], batches: Sequence[Any]) -> Iterator[tuple[Any, Array, Array]]:
         state = get_state()
@@ -133,16 +166,11 @@ class ShardStepper(Stepper):
 
     # ---- the shards of this rank
 
-    def _own_shards(self) -> range:
-        from weft.dist.shard_sum import shards_of
-
-        return shards_of(self._ranks.rank, self._ranks.size, self._ranks.shards)
-
     def _run_shards(
         self, batches: Sequence[ShardedBatch], total: int, state: tuple[int, int],
     ) -> Iterator[tuple[int, list[np.ndarray] | None]]:
         """Yield each shard of this rank with what it gives to the sum, None if it has no rows."""
-        for shard in self._own_shards():
+        for shard in self._ranks.own_shards():
             yield shard, self._run_shard(batches, shard, total, state)
 
     def _run_meeting_shards(
@@ -151,7 +179,7 @@ class ShardStepper(Stepper):
         """As :meth:`_run_shards`, with sums over all shards within the step. A rank without rows runs shard 0 to take part."""
         from weft.dist.lockstep import run_in_lockstep
 
-        own, shards = self._own_shards(), self._ranks.shards
+        own, shards = self._ranks.own_shards(), self._ranks.shards
         counts = {s: sum(last - first for first, last in self._find_rows(batches, s)) for s in (*own, 0)}
         out: dict[int, list[np.ndarray]] = {}
         buffers: dict[int, dict[str, Array]] = {}
@@ -192,14 +220,12 @@ class ShardStepper(Stepper):
 
     def _add_statistics(self, have_rows: bool, operands: Mapping[int, np.ndarray]) -> np.ndarray:
         """Return the sum over all shards of the job. have_rows : whether the operands count"""
-        from weft.dist.shard_sum import ShardSum
-
         ranks, example = self._ranks, next(iter(operands.values()))
         kind = example.shape, example.dtype
         if kind not in self._statistics:
-            self._statistics[kind] = ShardSum(ranks.shards, ranks.size, [example])
+            self._statistics[kind] = self._make_sum([example])
         total = self._statistics[kind]
-        for s in self._own_shards():
+        for s in self._ranks.own_shards():
             total.add(s, [operands[s]] if have_rows and s in operands else None)
         vectors, _ = total.total(f"statistics of SyncBatchNorm over {ranks.shards} shards, {example.dtype}{example.shape}", ())
         vector, _, shape = total.places[0]
@@ -248,28 +274,84 @@ class ShardStepper(Stepper):
 
     def _prepare(self, arrays: list[np.ndarray] | None) -> None:
         """Create what depends on the arrays that a shard gives."""
-        from weft.dist.shard_sum import ShardSum
-
         assert arrays is not None, "the first shard has rows"
-        self._sum = ShardSum(self._ranks.shards, self._ranks.size, arrays, _FLAGS)
-        model, update, names, places = self.model, self._update, self._names, self._sum.places
-        count = 1 + len(self.metrics)
+        partition, forms = self._partition, []
+        for a, (kind, _) in zip(arrays, self._names, strict=True):
+            is_gradient = kind == "gradients"
+            forms.append((partition.sum_dtype(a.dtype) if is_gradient else a.dtype, is_gradient))
+        self._sum = self._make_sum(arrays, _FLAGS, forms)
+        places = {name: place for (kind, name), place in zip(self._names, self._sum.places, strict=True) if kind == "gradients"}
+        for dtype, spans in partition.spans.items():
+            vector = self._vectors[dtype] = places[spans[0].name][0]
+            assert all(places[span.name][:2] == (vector, span.first) for span in spans)
+            if self._parts is not None:
+                self._sum.scatter(vector, partition.cuts[dtype])
 
-        @jit
-        def apply(vectors: list[Array], lr: float) -> None:
-            parts: dict[str, dict[str, Array]] = {"figures": {}, "gradients": {}, "statistics": {}, "counts": {}}
-            for (kind, name), (vector, first, shape) in zip(names, places, strict=True):
-                parts[kind][name] = vectors[vector][first : first + int(np.prod(shape))].reshape(shape)
-            held = model.arrays()
-            for name, change in {**parts["statistics"], **parts["counts"]}.items():
-                a = held[name]
-                a[...] = (a.astype(change.dtype) + change).astype(a.dtype)
-            figures, is_wide = parts["figures"]["figures"], any(g.dtype == float64 for g in parts["gradients"].values())
-            update(parts["gradients"], lr, figures[0].astype("float64" if is_wide else "float32"), None, [figures[count]])
+    def _make_sum(self, arrays: Sequence[np.ndarray], *options: Any) -> ShardSum:
+        from weft.dist.shard_sum import RoundSum, ShardSum
 
-        self._apply = apply
+        return (RoundSum if self._ranks.takes_turns else ShardSum)(self._ranks.shards, self._ranks.size, arrays, *options)
+
+    def _measure(self, vectors: Sequence[np.ndarray], overflows: float, request: str) -> tuple[float | None, Array | None]:
+        """Return the factor that limits the norm of the gradients, and whether all are finite; None for what is not needed."""
+        limit, needs_check = self.optimizer.clip_norm, self._parts is not None and self.scaling == "dynamic"
+        if limit is None and not needs_check:
+            return None, None
+        gradients = {dtype: vectors[vector] for dtype, vector in self._vectors.items()}
+        ranks = Ranks() if self._parts is None else self._ranks
+        is_finite, norm = self._partition.measure(gradients, self.optimizer, limit is not None, ranks, f"the norm in {request}")
+        factor = None if limit is None else float(limit) / max(norm, float(limit))
+        return factor, asarray(np.bool_(is_finite and overflows == 0)) if needs_check else None
 
     # ---- called inside jit
+
+    def _apply_sums(self, vectors: list[Array], lr: float, factor: float | None, is_finite: Array | None) -> list[Array]:
+        """Make the update from the sums over all shards. Return this rank's parts of the parameters, if it has only parts."""
+        tables: dict[str, dict[str, Array]] = {"figures": {}, "statistics": {}, "counts": {}}
+        for (kind, name), (vector, first, shape) in zip(self._names, self._sum.places, strict=True):
+            if kind in tables:
+                tables[kind][name] = vectors[vector][first : first + int(np.prod(shape))].reshape(shape)
+        held = self.model.arrays()
+        for name, change in {**tables["statistics"], **tables["counts"]}.items():
+            a = held[name]
+            a[...] = (a.astype(change.dtype) + change).astype(a.dtype)
+        slopes = {}
+        for dtype, spans in self._partition.spans.items():
+            for span in spans:
+                part = self._partition.read_part(span, vectors[self._vectors[dtype]]).astype(state_dtype(span.dtype))
+                slopes[span.name] = part.reshape(span.shape) if self._parts is None else part
+        figures = tables["figures"]["figures"]
+        value = figures[0].astype("float64" if any(g.dtype == float64 for g in slopes.values()) else "float32")
+        targets = named_arrays(self.model)
+        if self._parts is not None:
+            for name, p in targets.items():
+                self._parts.arrays[name][...] = self._partition.cut(name, p)
+            targets = self._parts.arrays
+        self._update_arrays(targets, slopes, lr, value, figures[1 + len(self.metrics)], factor, is_finite)
+        groups = [] if self._parts is None else self._parts.groups
+        return [concat([targets[name].reshape(-1) for name in names]) for names in groups]
+
+    def _update_arrays(
+        self, targets: dict[str, Array], slopes: dict[str, Array], lr: float, value: Array, overflows: Array,
+        factor: float | None, is_finite: Array | None,
+    ) -> None:
+        optimizer = self.optimizer
+        before = []
+        if self.scaling == "dynamic":
+            before = [(a, copy.copy(a)) for a in (*targets.values(), *optimizer.arrays().values())]
+        optimizer._update_arrays(self.model, targets, slopes, lr, value, factor)
+        if self.scaling == "dynamic":
+            found: Any = overflows == 0 if is_finite is None else is_finite
+            for g in slopes.values() if is_finite is None else ():
+                found = found & isfinite(g).all()
+            self._keep_if(found, before)
+
+    def _write_parameters(self, vectors: list[Array]) -> None:
+        assert self._parts is not None
+        parameters = named_arrays(self.model)
+        for vector, names in zip(vectors, self._parts.groups, strict=True):
+            for name, content in zip(names, split_vector(vector, [parameters[n].shape for n in names]), strict=True):
+                parameters[name][...] = content
 
     def _differentiate_shard(
         self, x: Array, y: Array, share: float, weight: float, is_counted: float,
@@ -334,19 +416,29 @@ def trace_sums(is_possible: bool) -> AbstractContextManager[None]:
 
 def make_stepper(
     model: Module, loss: Callable, optimizer: Optimizer, metrics: Mapping[str, Metric], accumulate: int, precision: Any,
-    loss_scale: Any, ranks: Ranks,
+    loss_scale: Any, ranks: Ranks, sharded: Any = None, gradients_dtype: Any = None,
 ) -> Stepper:
-    """Return the Stepper of a run."""
+    """Return the Stepper of a run, after a check of the arguments ``sharded`` and ``gradients_dtype`` of ``fit``."""
+    if sharded not in (None, "optimizer", "gradients"):
+        raise ValueError(f"fit: sharded must be None, 'optimizer' or 'gradients', not {short(sharded)}")
+    dtype = None if gradients_dtype is None else as_dtype(gradients_dtype)
+    if dtype == float32:
+        dtype = None
+    if dtype not in (None, float16, bfloat16):
+        raise ValueError(f"fit: gradients_dtype must be 'float32', 'float16' or 'bfloat16', not {gradients_dtype!r}")
+    for name, value in (("sharded", sharded), ("gradients_dtype", gradients_dtype)):
+        if value is not None and ranks.shards == 1:
+            raise ValueError(f"fit: {name}={value!r} needs shards= of 2 or more, parts of each batch that ranks share")
     if ranks.shards == 1:
         return Stepper(model, loss, optimizer, metrics, accumulate, precision, loss_scale)
-    return ShardStepper(model, loss, optimizer, metrics, accumulate, precision, loss_scale, ranks)
+    return ShardStepper(model, loss, optimizer, metrics, accumulate, precision, loss_scale, ranks, sharded, dtype)
 
 
 def unite(ranks: Ranks, description: Mapping[str, Any], model: Module, optimizer: Optimizer) -> None:
     """Give all ranks the weights, optimizer state and random state of rank 0. Raise ValueError if their runs are not the same."""
     if ranks.size == 1:
         return
-    parts = {"model": model.arrays(), "optimizer_state": optimizer.arrays()}
+    parts = {"model": model.arrays(), "optimizer_state": optimizer.arrays() if optimizer._place is None else {}}
     shapes = {part: {n: f"{a.dtype.name}{list(a.shape)}" for n, a in arrays.items()} for part, arrays in parts.items()}
     ranks.check_same({**description, **shapes})
     for part, arrays in parts.items():

@@ -95,6 +95,7 @@ class Stepper:
         accumulation
     dtype, formats : the 16 bits of activations, and the formats of products; None for float32
     scaling : "dynamic", a constant scale of the loss, or None
+    gradients_dtype : in which gradients of shards are added up; None for that of the optimizer's state
     arrays : state beside model and optimizer: the dynamic scale of the loss, and the updates since it last changed
     """
 
@@ -112,6 +113,7 @@ class Stepper:
         if self.scaling == "dynamic":
             self.arrays["scale"] = full((), FIRST_SCALE, dtype=float32)
             self.arrays["good"] = zeros((), dtype=float32)
+        self.gradients_dtype: np.dtype | None = None
         self.run_many: Callable[[Array, Array, float], tuple[Array, ...]] | None = None
         if accumulate > 1:
             if isinstance(optimizer, SAM):
@@ -155,6 +157,21 @@ class Stepper:
     def stuck(self) -> bool:
         """Whether the last update was skipped although the scale of the loss is 1, its minimum."""
         return self.scaling == "dynamic" and float(self.arrays["good"]) == 0 and float(self.arrays["scale"]) == 1
+
+    def divide_state(self) -> None:
+        """Let the optimizer keep only what this rank needs."""
+
+    def describe_optimizer(self) -> dict[str, Any]:
+        """Return the arrays of the optimizer, as a checkpoint has them, for their shapes and dtypes."""
+        return self.optimizer.arrays()
+
+    def gather_optimizer(self) -> dict[str, np.ndarray] | None:
+        """Return the optimizer's arrays for a checkpoint on rank 0, if this rank has parts of them. All ranks must call this."""
+        return None
+
+    def divide_optimizer(self, content: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return what this rank needs of the optimizer's arrays of a checkpoint."""
+        return content
 
     def gradient(self, x: Array, y: Array) -> tuple[Array, dict[str, Array]]:
         """Return the loss and the gradients by name at the present weights, as the step computes them."""
@@ -237,6 +254,10 @@ class Stepper:
         is_finite: Any = sum(overflows[1:], overflows[0]) == 0
         for g in slopes.values():
             is_finite = is_finite & isfinite(g).all()
+        self._keep_if(is_finite, before)
+
+    def _keep_if(self, is_finite: Array, before: Sequence[tuple[Array, Array]]) -> None:
+        """Undo an update unless its gradients are finite, and change the scale. before : arrays, and what they were"""
         for array, old in before:
             array[...] = where(is_finite, array, old)
         scale, good = self.arrays["scale"], self.arrays["good"]
