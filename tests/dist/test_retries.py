@@ -78,6 +78,51 @@ def test_each_mpi_gets_its_own_words_for_hosts() -> None:
     assert "--host" not in Mpiexec("m", True).command(3, {}, environment)
 
 
+RULE = 74 * "-" + "\n"
+OPEN_MPI = f"""[1,0]<stdout>: first
+[1,1]<stdout>: {RULE}[1,1]<stdout>: a table of rank 1
+[1,2]<stderr>: {RULE}[1,2]<stderr>: MPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD
+[1,0]<stdout>: between
+[1,2]<stderr>:   Errorcode: 70
+[1,2]<stderr>: {RULE}[1,2]<stderr>: \0
+{RULE}prterun noticed that process rank 1 with PID 26726 on node vm exited on
+signal 9 (Killed).
+{RULE}{RULE}There are not enough slots available in the system
+{RULE}[1,1]<stdout>: {RULE}"""
+OPEN_MPI_SHOWN = f"""[0] first
+[1] {RULE}[1] a table of rank 1
+[0] between
+{RULE}There are not enough slots available in the system
+{RULE}[1] {RULE}"""
+MPICH = """[0] ===================================================================================
+[0] =   BAD TERMINATION of a script's own
+
+===================================================================================
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 31712 RUNNING AT vm
+=   EXIT CODE: 9
+===================================================================================
+YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)
+This typically refers to a problem with your application.
+Please see the FAQ page for debugging suggestions
+[1] Abort(70) on node 1
+[1] last
+"""
+
+
+@pytest.mark.parametrize(
+    ("is_open_mpi", "text", "shown", "pid"),
+    [
+        (True, OPEN_MPI, OPEN_MPI_SHOWN, 26726),
+        (False, MPICH, "".join(MPICH.splitlines(True)[:2]) + "[1] last\n", 31712),
+    ],
+)
+def test_words_of_mpi_about_the_end_are_left_out(is_open_mpi: bool, text: str, shown: str, pid: int) -> None:
+    output = Mpiexec("m", is_open_mpi).output()
+    assert "".join(output.read(line) for line in text.splitlines(True)) + output.rest() == shown
+    assert output.dead_pid == pid and output.by_signal
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

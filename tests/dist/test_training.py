@@ -44,10 +44,13 @@ def test_a_killed_run_goes_on_with_another_number_of_ranks(tmp_path: Path) -> No
     assert (tmp_path / "same.best").read_bytes() == (tmp_path / "whole.best").read_bytes()
 
 
-def test_the_example_prints_the_same_bits() -> None:
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("net", ["norm", "cnn", "gpt"])
+def test_the_example_prints_the_same_bits(net: str) -> None:
     script = Path(__file__).parents[2] / "examples" / "several_ranks.py"
-    found = [re.findall(r"(bits .*);", run_job(ranks, script, "--epochs", 1).text) for ranks in (1, 2)]
-    assert len(found[0]) == 1 and found[0] == found[1], found
+    results = [run_job(ranks, script, "--net", net, "--epochs", 1) for ranks in (1, 2, 4)]
+    found = [re.findall(r"(bits .*);", result.text) for result in results]
+    assert len(found[0]) == 1 and found[0] == found[1] == found[2], found
 
 
 def test_each_rank_keeps_its_part_of_the_state() -> None:

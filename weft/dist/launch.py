@@ -105,6 +105,8 @@ def _run(program: Mpiexec, command: list[str], count: int, slots: dict[str, int]
     """Run the job once."""
     with tempfile.TemporaryDirectory(prefix="weft-job-") as folder:
         environment = {**os.environ, FOLDER_VARIABLE: folder, CORES_VARIABLE: str(cores_of_process())}
+        if program.library:
+            environment.setdefault("MPI4PY_LIBMPI", program.library)
         if patience is not None:
             environment[PATIENCE_VARIABLE] = str(patience)
         start = program.command(count, slots, environment)

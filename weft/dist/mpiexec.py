@@ -22,10 +22,12 @@ class Mpiexec:
 
     path : the program
     is_open_mpi : whether it belongs to Open MPI; the others take the options of MPICH
+    library : the MPI that mpi4py is to load; "" for the one that it finds
     """
 
     path: str
     is_open_mpi: bool
+    library: str = ""
 
     def command(self, count: int, slots: Mapping[str, int], environment: Mapping[str, str]) -> list[str]:
         """Return the beginning of a command that starts ``count`` processes, with the rank put before each line of output.
@@ -37,10 +39,9 @@ class Mpiexec:
         if not self.is_open_mpi:
             return [self.path, "-prepend-rank", *(["-hosts", hosts] if hosts else []), "-n", str(count)]
         passed = [name for name in environment if name.startswith(("WEFT_", "MPI4PY_")) or name == "PYTHONPATH"]
-        exports = [word for name in passed for word in ("-x", name)] if hosts else []
-        return [
-            self.path, "--tag-output", "--oversubscribe", *(["--host", hosts] if hosts else []), *exports, "-n", str(count),
-        ]
+        exports = [word for name in passed for word in ("-x", name)]
+        on_hosts = ["--host", hosts, *exports] if hosts else []
+        return [self.path, "--tag-output", "--oversubscribe", *on_hosts, "-n", str(count)]
 
     def output(self) -> Output:
         """Return a new reader of this launcher's output."""
@@ -48,7 +49,7 @@ class Mpiexec:
 
 
 def find_mpiexec(path: str | None = None) -> Mpiexec:
-    """Return the launcher of a path, else the one of the wheel beside Python, else the first of the system.
+    """Return the launcher of a path with its library, else that of the wheel beside Python, else the first of the system.
 
     Raises
     ------
@@ -72,7 +73,14 @@ def find_mpiexec(path: str | None = None) -> Mpiexec:
         version = subprocess.run([found, "--version"], capture_output=True, text=True, errors="replace").stdout
     except OSError as error:
         raise DeviceError(f"launch: {found} cannot be started: {error.strerror}") from None
-    return Mpiexec(found, any(name in version for name in ("Open MPI", "OpenRTE")))
+    library = "" if path is None else _find_library(Path(found))
+    return Mpiexec(found, any(name in version for name in ("Open MPI", "OpenRTE")), library)
+
+
+def _find_library(program: Path) -> str:
+    """Return the library in ``lib`` beside the folder of a launcher, "" if there is none. Wheels have text files for links."""
+    paths = sorted((program.resolve().parents[1] / "lib").glob("libmpi.so*"))
+    return next((str(path) for path in paths if path.is_file() and path.open("rb").read(4) == b"\x7fELF"), "")
 
 
 def share_hosts(count: int, hosts: Sequence[str]) -> dict[str, int]:
@@ -111,7 +119,7 @@ _MPICH = _Words(
 _OPEN_MPI = _Words(
     re.compile(r" *-{60,}$"),
     re.compile(r"MPI_ABORT was invoked|(prterun|mpirun|mpiexec|orterun) (noticed|detected|has exited)|Primary job  terminated"),
-    re.compile(r" *-{60,}$"), re.compile(r"\[[^]]*\] \d+ more process(es)? (has|have) sent help message"),
+    re.compile(r" *-{60,}$"), re.compile(r"\[[^]]*\](<stderr>: ?\0$| \d+ more process(es)? (has|have) sent help message)"),
     re.compile(r"with PID (\d+) on node"), re.compile(r"(^| )signal \d+ \("), re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>: ?"),
 )
 
