@@ -106,6 +106,7 @@ def test_dependencies_are_imported() -> None:
 
 @pytest.mark.parametrize(("module", "name", "value", "message"), [
     ("sys", "version_info", (3, 10, 13), "Python 3.11 or newer, and this is Python 3.10.13"),
+    ("sys", "version_info", (3, 15, 0), "Python 3.11 to 3.14, .*; this is Python 3.15.0"),
     ("sys", "implementation", types.SimpleNamespace(name="pypy"), "needs CPython, .* and this is pypy"),
     ("sys", "platform", "win32", "this is win32: install it in the Windows Subsystem for Linux"),
     ("sys", "platform", "emscripten", "this is emscripten$"),

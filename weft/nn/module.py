@@ -32,6 +32,10 @@ class Module(ModuleTree):
     they are one parameter, which is trained and saved once, and patterns of names match either name. To share a parameter of
     another shape, use its Array in ``forward``: ``x @ self.embed.weight.T``.
 
+    An array that ``forward`` assigns to a new attribute, ``self.hidden = x``, is a result of the call: it is neither trained nor
+    saved, and the next call replaces it. Under ``if self.scale is None:``, or another test of the attribute, it is a parameter
+    that the first call makes.
+
     Raises
     ------
     TypeError, ShapeError, DTypeError

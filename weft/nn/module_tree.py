@@ -21,12 +21,13 @@ from weft.dtypes.api import can_cast, is_inexact
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import compute_fallible
 from weft.errors import AxisError, DTypeError, LabelError, ShapeError, TraceError, short, warn
+from weft.nn.kept_results import MODULE_CALLS, is_result, keep_result
 from weft.process.completion import CALLERS, complete_message
 from weft.process.foreign_names import ARRAY, FLAGS, MODULE, PARAMETERS
 from weft.process.keyword_checks import KeywordCheck
 from weft.process.name_errors import ParameterName, add_foreign_names, join_names, own_names, suggest
 from weft.runtime.context import CONTEXT
-from weft.transforms.tree import matches, register_module, structure_changed
+from weft.transforms.tree import holds_arrays, matches, register_module, structure_changed
 
 _PARAMETERS: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()  # arrays of modules, by id
 
@@ -48,6 +49,7 @@ class ModuleTree(KeywordCheck):
     """Base of Module: a callable with arrays and modules as attributes, also in lists and dicts."""
 
     buffers: tuple[str, ...] = ()
+    _results: tuple[str, ...] = ()  # attributes that hold arrays of the last call: neither trained nor saved
     frozen: tuple[str, ...] = ()  # arrays that are not trained, by their names inside the module: set by ``freeze``
     keeps_dtype = False  # whether ``astype`` leaves the arrays of this module as they are
     stored_form = ""  # what the numbers of this module's arrays mean; a weight file that says otherwise is not loaded
@@ -90,6 +92,13 @@ class ModuleTree(KeywordCheck):
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = self.__dict__.get(name)
+        if isinstance(value, Array | list | tuple | dict) and not isinstance(old, Array):
+            if name not in (*self._results, *self.buffers) and is_result(name) and holds_arrays(value):
+                object.__setattr__(self, "_results", (*self._results, name))
+        if name in self._results:
+            keep_result(self, name, value)
+            structure_changed()
+            return
         if isinstance(old, Array) and isinstance(value, Array | np.ndarray):
             if tuple(value.shape) != old.shape:
                 given = tuple(value.shape)
@@ -254,6 +263,7 @@ add_foreign_names(ModuleTree, MODULE | FLAGS, FLAGS)
 _of_arrays = [name for name in [*ARRAY, *own_names(Array, dir(Array))] if not name.startswith("_")]
 add_foreign_names(ParameterName, dict.fromkeys(_of_arrays, PARAMETERS))
 CALLERS.add(ModuleTree.__call__.__code__)
+MODULE_CALLS.add(ModuleTree.__call__.__code__)
 
 
 def _is_trained(local: str, module: ModuleTree) -> bool:
@@ -313,7 +323,8 @@ def _name_in(outer: ModuleTree, inner: ModuleTree) -> str:
 def arrays_in(module: ModuleTree) -> Iterator[tuple[str, Array]]:
     """Yield (name, Array) of a module's own arrays, including those in lists and dicts."""
     for attribute, value in module.__dict__.items():
-        yield from _find(Array, attribute, value)
+        if attribute not in module._results:
+            yield from _find(Array, attribute, value)
 
 
 def find_aliases(model: ModuleTree) -> dict[str, str]:

@@ -10,6 +10,9 @@ def find_obstacle() -> str | None:
     """Return why weft cannot work with this interpreter, and what to do; None if it can."""
     if sys.version_info < (3, 11):  # noqa: UP036  # a checkout is imported by any Python
         return f"weft needs Python 3.11 or newer, and this is Python {'.'.join(map(str, sys.version_info[:3]))}"
+    if sys.version_info >= (3, 15):
+        version = ".".join(map(str, sys.version_info[:3]))
+        return f"weft supports Python 3.11 to 3.14, as jit reads bytecode, which each version changes; this is Python {version}"
     if sys.implementation.name != "cpython":
         return f"weft needs CPython, whose C functions its native code calls, and this is {sys.implementation.name}"
     if sys.platform not in ("linux", "darwin"):

@@ -74,7 +74,7 @@ class Swap:
                 if value is not before:
                     yield n, place, value
             for name in record.added_names():
-                yield n, name, now[name]
+                yield n, name, now[name] if name in now else getattr(record.owner, name)  # a constant that no code names
 
     def add_arguments(self, contents: Sequence[records.Record]) -> None:
         """Add the records of arguments of the traced call."""

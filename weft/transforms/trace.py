@@ -33,6 +33,7 @@ class Trace:
         self.nodes: dict[int, Node] = {}
         self.written_cells: dict[int, Cell] = {}
         self.made_arrays: list[weakref.ref] = []  # arrays made in the trace
+        self.sets_attributes = True  # whether each call sets the attributes that the function sets in the trace
         self.one_call_only = False  # whether the trace is valid for this call only
         self.forgetful: set[int] = set()  # ids of layers whose state was reset in the trace
 
@@ -99,8 +100,9 @@ class JitTrace(Trace):
 
     tape: Tape
 
-    def __init__(self, leaves: int) -> None:
+    def __init__(self, leaves: int, f: Any = None) -> None:
         super().__init__()
+        self.sets_attributes = str(getattr(f, "__module__", "")).partition(".")[0] != "weft"
         self.tape = Tape(leaves)
         self.captured_cells: list[tuple[Array, Node]] = []  # cells and their placeholders
         self.scalars: dict[Node, dict[Format, Node]] = {}

@@ -277,7 +277,7 @@ def trace(
     group = {k: numbers[0] for numbers in together for k in numbers}
     wholes = {numbers[0]: leaves[numbers[0]].cell.node for numbers in together}
     with (
-        _freeze_old_objects(collect) as aside, JitTrace(len(leaves) + len(chosen)) as inner,
+        _freeze_old_objects(collect) as aside, JitTrace(len(leaves) + len(chosen), f) as inner,
         swap_numbers((*records, *snapshots), chosen, inner.tape, len(leaves), len(snapshots)) as swap,
     ):
         for k, node in wholes.items():

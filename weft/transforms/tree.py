@@ -74,14 +74,14 @@ def is_container(x: Any) -> bool:
     return isinstance(x, dict | list | tuple) or is_module(x) or (dataclasses.is_dataclass(x) and not isinstance(x, type))
 
 
-def _holds_arrays(value: Any) -> bool:
+def holds_arrays(value: Any) -> bool:
     if isinstance(value, Array):
         return value.node.dtype in INEXACT
     if is_module(value):
         return True
     if isinstance(value, dict):
-        return any(map(_holds_arrays, value.values()))
-    return isinstance(value, list | tuple) and any(map(_holds_arrays, value))
+        return any(map(holds_arrays, value.values()))
+    return isinstance(value, list | tuple) and any(map(holds_arrays, value))
 
 
 class _ModuleStructure:
@@ -102,11 +102,11 @@ class _ModuleStructure:
 
 
 def _flatten_module(module: Any) -> tuple[list[Any], _ModuleStructure, tuple[str, ...]]:
-    buffers = getattr(type(module), "buffers", ())
+    buffers = (*getattr(type(module), "buffers", ()), *getattr(module, "_results", ()))
     children: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, value in module.__dict__.items():
-        into = children if name not in buffers and _holds_arrays(value) else rest
+        into = children if name not in buffers and holds_arrays(value) else rest
         into[name] = value
     names = tuple(children)
     return [*children.values()], _ModuleStructure(type(module), names, rest, tuple(module.__dict__)), names
