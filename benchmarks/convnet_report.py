@@ -33,9 +33,9 @@ def cells(forward: float, backward: float, multiply_adds: float, peak: float) ->
     return [*out, f"{2 * rate / 1e9:.0f}", f"{rate / 1e9:.0f}", f"{200 * rate / peak:.0f} %"]
 
 
-def _print_row(name: str, shape: str, parts: Sequence[Sequence[str]], ratio: str) -> None:
+def _print_row(name: str, shape: str, parts: Sequence[Sequence[str]], ratio: str, limit: str = "") -> None:
     body = "".join(cell.rjust(width) for part in parts for cell, width in zip(part, WIDTHS, strict=True))
-    print(f"{name:14}{shape:>13}{body}{ratio:>12}".rstrip(), flush=True)
+    print(f"{name:14}{shape:>13}{body}{ratio:>{12 if ratio else 0}}  {limit}".rstrip(), flush=True)
 
 
 def _ratio(totals: Mapping[str, float]) -> str:
@@ -50,12 +50,13 @@ def print_head(record: Mapping[str, Any], name: str, net: Net) -> None:
     print(
         f"\n{name} of {record['definition']}, batch {net.batch}, images of {net.side} x {net.side}, float32: "
         f"{net.batch * sum([layer.flops for layer in found]) / 1e9:.3f} GFLOP forward (a multiply-add is two, or one MAC)\n"
-        f"{versions}; {threads} thread{'s' * (threads > 1)}, measured peak {peak / 1e9:.0f} GFLOP/s; "
+        f"{versions}; {threads} thread{'s' * (threads > 1)}, measured peak {peak / 1e9:.0f} GFLOP/s, "
+        f"{record['memory_bytes_per_second'] / 1e9:.0f} GB/s of memory; "
         f"least {clock} of {record['repeats']} calls"
     )
     if len(libraries) > 1:
         print(f"{'':27}" + "".join(f"{library:>{sum(WIDTHS)}}" for library in libraries))
-    _print_row("layer", "result", [COLUMNS] * len(libraries), "torch/weft" if len(libraries) > 1 else "")
+    _print_row("layer", "result", [COLUMNS] * len(libraries), "torch/weft" if len(libraries) > 1 else "", "limit")
 
 
 def print_layer(record: Mapping[str, Any], name: str, layer: Mapping[str, Any]) -> None:
@@ -64,7 +65,7 @@ def print_layer(record: Mapping[str, Any], name: str, layer: Mapping[str, Any]) 
     for library, seconds in layer["seconds"].items():
         parts.append(cells(*times(seconds), computed(layer, seconds, batch), peak))
         totals[library] = sum(times(seconds))
-    _print_row(layer["name"], "x".join(map(str, layer["outside"])), parts, _ratio(totals))
+    _print_row(layer["name"], "x".join(map(str, layer["outside"])), parts, _ratio(totals), layer["limit"])
 
 
 def sums(record: Mapping[str, Any], name: str, library: str) -> tuple[float, float, int]:

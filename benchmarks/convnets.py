@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from benchmarks.convnet_report import draw, print_foot, print_head, print_layer, print_sums
 from benchmarks.nets import DEFINITIONS, Layer, Net, layers, shrink
 from benchmarks.turns import KEPT_MEMORY, about, answer, thread_variables
+from weft.placement.device_figures import Machine
 from weft.process.distribution import install_command
 
 ROOT = Path(__file__).parents[1]
@@ -81,16 +83,17 @@ def _check(arguments: argparse.Namespace, nets: dict[str, Net]) -> None:
 def measure(nets: dict[str, Net], libraries: Sequence[str], arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the record of a run, and print its tables while it is made. Times are the least ones, in seconds."""
     import weft as wf
-    from weft.devices import get_device
+    from weft.placement.device_figures import machine
 
-    threads = arguments.threads or wf.get_num_threads()
+    if arguments.threads is not None:
+        wf.set_num_threads(arguments.threads)
+    threads, limits = wf.get_num_threads(), machine("cpu")
     repeats = arguments.repeats or (3 if arguments.quick else 10)
-    one = get_device("cpu").describe(measure=True)["fma_peak_flops"]
     with start_workers(libraries, threads, arguments.cpu_time) as workers:
         record: dict[str, Any] = {
             "about": about(), "versions": {library: answer(library, worker) for library, worker in workers.items()},
             "definition": arguments.definition, "threads": threads, "clock": "cpu" if arguments.cpu_time else "wall",
-            "repeats": repeats, "peak_flops": threads * one, "nets": {},
+            "repeats": repeats, "peak_flops": limits.flops, "memory_bytes_per_second": limits.memory, "nets": {},
         }
         ask = _asker(workers, repeats, 0.0 if threads == 1 else PAUSE_S)
         for name, net in nets.items():
@@ -98,7 +101,7 @@ def measure(nets: dict[str, Net], libraries: Sequence[str], arguments: argparse.
             found: dict[str, Any] = {"batch": net.batch, "image": net.side, "layers": []}
             record["nets"][name] = found
             for layer in _choose_layers(net, arguments.layers):
-                found["layers"].append(_describe(layer) | {"seconds": ask(net, layer.name)})
+                found["layers"].append(_describe(layer, net.batch, limits) | {"seconds": ask(net, layer.name)})
                 print_layer(record, name, found["layers"][-1])
             print_sums(record, name)
             if arguments.layers is None:
@@ -108,11 +111,17 @@ def measure(nets: dict[str, Net], libraries: Sequence[str], arguments: argparse.
     return record
 
 
-def _describe(layer: Layer) -> dict[str, Any]:
+def _describe(layer: Layer, batch: int, limits: Machine) -> dict[str, Any]:
     return {
         "name": layer.name, "kind": layer.kind, "inside": layer.inside, "outside": layer.outside,
-        "multiply_adds": layer.flops // 2,
+        "multiply_adds": layer.flops // 2, "limit": find_limit(layer, batch, limits),
     }
+
+
+def find_limit(layer: Layer, batch: int, limits: Machine) -> str:
+    """Return what limits a layer's forward pass on this machine: "arithmetic", or "memory" for input, parameters and result."""
+    numbers = batch * (prod(layer.inside) + prod(layer.outside)) + sum([prod(shape) for shape in layer.parameters])
+    return "arithmetic" if batch * layer.flops / limits.flops > 4 * numbers / limits.bandwidth_at(4 * numbers) else "memory"
 
 
 def _asker(

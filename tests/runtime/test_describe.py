@@ -9,7 +9,7 @@ import numpy as np
 from handmade import device
 
 from weft.devices.cpu.native.compile import function
-from weft.devices.cpu.native.describe import fma_text
+from weft.devices.cpu.native.describe import fma_text, pairs_text
 from weft.devices.cpu.native.host_cpu import host
 
 
@@ -32,3 +32,13 @@ def test_the_peak_is_measured_on_ordinary_numbers(tmp_path: Path) -> None:
         sums = np.full(12 * lanes, before, np.float32)
         run(sums.ctypes.data)
         np.testing.assert_array_equal(sums, 1)
+
+
+def test_the_peak_of_bfloat16_sums_products_of_pairs(tmp_path: Path) -> None:
+    """Each step adds twice the square of a half; LLVM has the instruction for the CPUs that weft uses it on."""
+    be, lanes = device(tmp_path, threads=1), host().bits // 32
+    sums = np.zeros(12 * lanes, np.float32)
+    if host().multiplies_bfloat16:
+        run = function(be.compiler.module(pairs_text(lanes, 1000))["weft_pairs_peak"], ctypes.c_void_p)
+        run(sums.ctypes.data)
+    np.testing.assert_array_equal(sums, 500 if host().multiplies_bfloat16 else 0)

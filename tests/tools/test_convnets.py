@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ import pytest
 import weft as wf
 from benchmarks.convnet_report import times
 from benchmarks.convnet_worker import find_passes
+from benchmarks.convnets import find_limit
 from benchmarks.nets import DEFINITIONS, Block, Layer, Net, Weft, blocks, executed, forward, layers, shrink, weights
+from weft.placement.device_figures import Machine
 from weft.tools.cli import main
 
 ALL = [(definition, name) for definition, nets in DEFINITIONS.items() for name in nets]
@@ -27,6 +29,14 @@ PUBLISHED = {  # GFLOP of a forward pass, number of parameters
     ("nervanagpu", "googlenet"): (405.164, 6_990_272), ("convnet-benchmarks", "googlenet"): (405.164, 6_998_552),
     ("nervanagpu", "resnet50"): (523.416, 25_557_032), ("convnet-benchmarks", "resnet50"): (523.416, 25_557_032),
 }
+
+
+@pytest.fixture(autouse=True)
+def same_threads() -> Iterator[None]:
+    """The command sets the number of threads of this process."""
+    threads = wf.get_num_threads()
+    yield
+    wf.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("definition, name", ALL)
@@ -132,13 +142,26 @@ def check_layer(found: dict[str, Any], layer: Layer, first: bool, line: str, bat
     forward, backward = times(seconds)
     assert forward == seconds["forward"] and forward + backward == pytest.approx(sum(seconds.values()))
     assert line.split()[:2] == [layer.name, "x".join(map(str, layer.outside))]
-    cells = numbers(line)
+    *_, limit = line.split()
+    assert limit == found["limit"] and (limit == "memory" or layer.flops)
+    cells = numbers(line.removesuffix(limit))
     assert cells[:3] == pytest.approx([1e3 * forward, 1e3 * backward, 1e3 * sum(seconds.values())], abs=6e-4)
     if layer.flops:
         rate = batch * layer.flops * len(seconds) / sum(seconds.values())
         assert cells[3:] == pytest.approx([rate / 1e9, rate / 2e9, 100 * rate / peak], abs=0.51)
     else:
         assert len(cells) == 3
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+def test_limits_of_layers(batch: int) -> None:
+    """One image leaves a dense layer to memory, which reads its weights; 3x3 convolutions are limited by arithmetic."""
+    limits = Machine("pinned", 1, 1e11, ((1 << 15, 1e11), (1 << 30, 1e10)))
+    found = {layer.name: find_limit(layer, batch, limits) for layer in layers("vgg-a")}
+    assert {found[f"conv{k}"] for k in range(2, 9)} == {"arithmetic"} and {found[f"pool{k}"] for k in range(1, 6)} == {"memory"}
+    # 2 x batch x n x m operations against 4 x n x m bytes: as long where batch = 2 x 1e11 / 1e10 = 20
+    assert found["dense1"] == "memory"
+    assert find_limit(layers("vgg-a")[-3], 25, limits) == "arithmetic"
 
 
 def test_table_json_and_picture_of_small_nets(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -148,7 +171,8 @@ def test_table_json_and_picture_of_small_nets(tmp_path: Path, capsys: pytest.Cap
     chosen = ["--layers", "conv1,pool1,conv3,inc2.5x5,mean1,dense1", "--repeats", "2", "--threads", "1", "--cpu-time"]
     assert main(["bench", "convnets", *options, *chosen, "--json", str(files[0]), "--picture", str(files[1])]) == 0
     record = json.loads(files[0].read_text())
-    assert set(record) == {"about", "versions", "definition", "threads", "clock", "repeats", "peak_flops", "nets"}
+    figures = {"peak_flops", "memory_bytes_per_second"}
+    assert set(record) == {"about", "versions", "definition", "threads", "clock", "repeats", "nets"} | figures
     assert record["versions"] == {"weft": wf.__version__} and record["definition"] == "convnet-benchmarks"
     assert (record["threads"], record["clock"], record["repeats"]) == (1, "cpu", 2) and record["peak_flops"] > 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line]

@@ -12,7 +12,7 @@ import os
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from math import exp, inf, log
 from pathlib import Path
@@ -40,6 +40,7 @@ class Machine:
     products : (format, ((operations, operations per second), ...)) pairs: rates of products by size; without them ``flops``
     counts
     link : (seconds, bytes per second) of a transfer from or to the host's memory; None if the device uses the host's memory
+    bfloat16_flops : operations per second on bfloat16 of a CPU that multiplies it; 0 of one that does not, and if not measured
     """
 
     name: str
@@ -51,6 +52,7 @@ class Machine:
     replay: float = 1e-7
     products: tuple[tuple[str, Curve], ...] = ()
     link: tuple[float, float] | None = None
+    bfloat16_flops: float = 0.0
 
     def bandwidth_at(self, size: float) -> float:
         """Return the bytes per second for a working set; never less than for a larger one."""
@@ -144,19 +146,20 @@ def _recall_or_measure(device: Device, threads: int) -> Machine:
     """Return figures from the device's stored note, or measure and store them."""
     if not isinstance(device, Measuring):
         raise RuntimeError(f"the device {device.name} cannot be measured: name a file with its figures in $WEFT_PROFILE")
-    name = "machine-" + hashlib.sha256(f"{device.identity} {threads}".encode()).hexdigest()[:32]
+    key = f"{device.identity} {threads} {[field.name for field in fields(Machine)]}"  # older notes lack some figures
+    name = "machine-" + hashlib.sha256(key.encode()).hexdigest()[:32]
     note = device.recall(name) or {}
     old, measured_at = _decode(note.get("machine")), note.get("measured")
     if old is not None and (old.link is not None or isinstance(measured_at, float) and time.time() - measured_at < _OLD):
         return old
     raw = device.measure()
     bandwidth = tuple((int(s), float(b)) for s, b in raw["bandwidth"])
-    # of a GPU; the CPU uses the defaults
-    gpu_figures = {key: raw[key] for key in ("call", "launch", "replay", "products", "link") if key in raw}
-    figures = Machine(device.processor, threads, raw["flops"], bandwidth, **gpu_figures)
+    optional = ("call", "launch", "replay", "products", "link", "bfloat16_flops")  # the CPU has the last one at most
+    figures = Machine(device.processor, threads, raw["flops"], bandwidth, **{key: raw[key] for key in optional if key in raw})
     if old is not None and [s for s, _ in old.bandwidth] == [s for s, _ in figures.bandwidth]:
         best = tuple((s, max(a, b)) for (s, a), (_, b) in zip(old.bandwidth, figures.bandwidth, strict=True))
-        figures = replace(figures, flops=max(old.flops, figures.flops), bandwidth=best)
+        narrow = max(old.bfloat16_flops, figures.bfloat16_flops)
+        figures = replace(figures, flops=max(old.flops, figures.flops), bandwidth=best, bfloat16_flops=narrow)
     device.remember(name, {"machine": asdict(figures), "measured": time.time()})
     return figures
 
@@ -170,12 +173,13 @@ def _decode(meta: Any) -> Machine | None:
         link = None if meta.get("link") is None else (float(meta["link"][0]), float(meta["link"][1]))
         figures = Machine(
             str(meta["name"]), int(meta["threads"]), float(meta["flops"]), bandwidth, call, launch, replay, products, link,
+            float(meta.get("bfloat16_flops", 0.0)),
         )
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
         return None
-    seconds = (figures.call, figures.launch, figures.replay, *(figures.link or ())[:1])
+    may_be_zero = (figures.call, figures.launch, figures.replay, figures.bfloat16_flops, *(figures.link or ())[:1])
     rates = (figures.flops, *(figures.link or ())[1:])
-    return figures if all([0 <= s < inf for s in seconds]) and all([0 < r < inf for r in rates]) else None
+    return figures if all([0 <= s < inf for s in may_be_zero]) and all([0 < r < inf for r in rates]) else None
 
 
 def _parse_curve(pairs: Any) -> Curve:

@@ -53,16 +53,17 @@ class Work:
 
 
 @lru_cache(maxsize=4096)
-def work_of(kernel: ir.Kernel) -> Work:
-    """Return the work of a kernel."""
-    counter = _Counter(kernel)
+def work_of(kernel: ir.Kernel, in_order: bool = False) -> Work:
+    """Return the work of a kernel. in_order: as if its memory were laid out in the order in which its loops read and write it"""
+    counter = _Counter(kernel, in_order)
     for phase in kernel.phases:
         counter.count(phase)
     return Work(counter.vectors, counter.moves, counter.calls, counter.call_count, counter.waits, tuple(counter.products))
 
 
 class _Counter:
-    def __init__(self, kernel: ir.Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel, in_order: bool) -> None:
+        self._in_order = in_order
         self.vectors = self.moves = self.calls = self.waits = 0.0
         self.call_count = 0
         self.products: list[tuple[ir.Contraction | ir.Chain, int]] = []
@@ -153,7 +154,8 @@ class _Counter:
 
     def _count_access(self, access: ir.Access, times: int, along: int | None) -> None:
         flat, nbytes = access.flat(), access.buffer.dtype.bytes
-        if along is not None and abs(dict(flat.terms).get(along, 0)) >= LARGE_STRIDE and times * nbytes > CACHE_BYTES:
+        has_large_stride = along is not None and abs(dict(flat.terms).get(along, 0)) >= LARGE_STRIDE
+        if has_large_stride and times * nbytes > CACHE_BYTES and not self._in_order:
             self.waits += times * STRIDED_NS
         else:
             self.moves += times * MOVE_NS * (4 if flat.gather else 1) * (1 if nbytes <= 4 else 2)
@@ -251,7 +253,7 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
             count = 1 if machine.link is None else launches_of(step.kernel)
             launches += count
             launching += count * launch
-            working += _kernel_seconds(step.kernel, info.bytes, machine)
+            working += kernel_seconds(step.kernel, info.bytes, machine)
         elif isinstance(step, Loop):
             inner = _steps(step.body, machine, launch if find_hosts(step.body) else machine.replay)
             launches += step.expected_steps * inner[0]
@@ -269,9 +271,12 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
     return launches, launching, working, moving
 
 
-def _kernel_seconds(kernel: Kernel, nbytes: int, machine: Machine) -> float:
-    """Return the seconds of a kernel: the larger of memory and arithmetic time; on a CPU plus a share of the smaller."""
-    work, measured = work_of(kernel), dict(machine.products)
+def kernel_seconds(kernel: Kernel, nbytes: int, machine: Machine, in_order: bool = False) -> float:
+    """Return the seconds of a kernel: the larger of memory and arithmetic time; on a CPU plus a share of the smaller.
+
+    nbytes: of the elements that it reads and writes. in_order: see :func:`work_of`
+    """
+    work, measured = work_of(kernel, in_order), dict(machine.products)
     products = sum([count / _product_rate(product, count, machine, measured) for product, count in work.products])
     memory = nbytes / machine.bandwidth_at(nbytes)
     if machine.link is None:
@@ -287,6 +292,8 @@ def _product_rate(product: Contraction | Chain, count: int, machine: Machine, me
     """Return the operations per second of a product of ``count`` operations."""
     if machine.link is not None or measured:
         return machine.product_rate(_product_format(product, measured), count)
+    if isinstance(product, Contraction) and product.precision == "bfloat16" and machine.bfloat16_flops:
+        return machine.bfloat16_flops * CPU_PRODUCT_SHARE
     return machine.flops * CPU_PRODUCT_SHARE / (1 if product.accum.bytes <= 4 else 2)
 
 

@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import amount, seconds
+from weft.kernel.ir import Kernel
 from weft.nn.watch import Watch
 from weft.placement.device_figures import Machine, machine
 from weft.process.figures import make_figure
+from weft.schedule.program import Program
 from weft.tools import profile_report as report
 from weft.tools import profile_session as sessions
+from weft.tools.profile_gains import BATCH, LEAST_GAIN, SETTINGS, Gain, find_gains, pair_kernels, plan_larger_batch
 from weft.tools.profile_report import OUTSIDE_LAYERS, UNKNOWN, Culprit, Event, KernelTime, Row, percent, places, short
 
 
@@ -42,6 +45,7 @@ class Profile:
     kernels : one KernelTime each, the worst first, by the time above the minimum on this machine
     culprit : the place to optimise first
     machine : the measured limits of this machine
+    batch_known : whether the gain of a larger batch could be estimated
     watch : the argument ``watch``, whose statistics the HTML page shows
     """
 
@@ -57,7 +61,21 @@ class Profile:
     culprit: Culprit
     machine: Machine
     events: tuple[Event, ...] = field(repr=False)
+    batch_known: bool = False
     watch: Watch | None = None
+
+    @property
+    def advice(self) -> tuple[Gain, ...]:
+        """The gain of the whole call from each setting, the best first: of its kernels, by the cost model.
+
+        A larger batch also shares the measured time outside kernels among more examples.
+        """
+        saved: dict[str, float] = {BATCH: self.outside / 2} if self.batch_known else {}
+        for kernel in self.kernels:
+            for gain in kernel.gains:
+                saved[gain.setting] = saved.get(gain.setting, 0.0) + kernel.seconds * (1 - 1 / gain.factor)
+        gains = [Gain(setting, self.seconds / (self.seconds - s)) for setting, s in saved.items() if s < self.seconds]
+        return tuple(sorted([g for g in gains if g.factor >= LEAST_GAIN], key=lambda gain: -gain.factor))
 
     @property
     def outside(self) -> float:
@@ -129,13 +147,13 @@ def _times(profile: Profile, row: Row) -> list[str]:
 
 def kernel_table(profile: Profile) -> list[tuple[str, ...]]:
     """Return the table of kernels, those with the most time above the floor first."""
-    titles = ("kernel", "runs", unit_of(profile)[0], "share", "GFLOP/s", "GB/s", "of floor", "reason", "where")
+    titles = ("kernel", "runs", unit_of(profile)[0], "share", "GFLOP/s", "GB/s", "of floor", "bound", "gains", "reason", "where")
     out: list[tuple[str, ...]] = [titles]
     for k in profile.kernels:
         out.append((
             k.name, f"{k.runs:g}", _in(profile, k.seconds), percent(k.seconds / profile.seconds),
-            f"{k.flops_per_second / 1e9:.1f}", f"{k.bytes_per_second / 1e9:.1f}", f"{100 * k.of_floor:.0f} %", k.reason,
-            places(k.parts),
+            f"{k.flops_per_second / 1e9:.1f}", f"{k.bytes_per_second / 1e9:.1f}", f"{100 * k.of_floor:.0f} %", k.bound,
+            ", ".join(map(str, k.gains)), k.reason, places(k.parts),
         ))
     return out
 
@@ -146,8 +164,13 @@ def text(profile: Profile) -> str:
     for rows, left, last in ((layer_table(profile), 2, 2), (line_table(profile), 1, 0), (kernel_table(profile), 1, 0)):
         if len(rows) > 1 and {r[0] for r in rows[1:]} != {UNKNOWN}:
             out += [*_text_table(rows, left, last), ""]
-    out.append(foot(profile))
+    out += [*advise(profile), foot(profile)]
     return "\n".join(out)
+
+
+def advise(profile: Profile) -> list[str]:
+    """Return a line for each setting from which the whole call would gain."""
+    return [f"estimated gain {gain.factor:.2g}x: {SETTINGS[gain.setting]}" for gain in profile.advice]
 
 
 def head(profile: Profile) -> str:
@@ -164,6 +187,7 @@ def foot(profile: Profile) -> str:
     m = profile.machine
     return (
         "~ a share of a fused kernel, estimated from its arithmetic and memory traffic\n"
+        "bound: the limit that its floor meets; gains: by the cost model, with the figures of this machine\n"
         f"of floor: 100 % is as fast as this machine goes: {amount(m.flops)}FLOP/s in float32, "
         f"{amount(m.bandwidth[0][1])}B/s in cache, {amount(m.memory)}B/s in memory, as measured"
     )
@@ -188,7 +212,7 @@ def _text_table(rows: list[tuple[str, ...]], left: int, last: int) -> list[str]:
     visible, n_hidden = rows, len(rows) - MAX_ROWS - 1 - last
     if n_hidden > 1:
         visible = [*rows[: MAX_ROWS + 1], *rows[len(rows) - last:]]
-    text_columns = {"reason", "where", "source", "kind"}
+    text_columns = {"bound", "gains", "reason", "where", "source", "kind"}
     width = [max(len(r[c]) for r in visible) for c in range(len(rows[0]))]
     out = []
     for k, row in enumerate(visible):
@@ -218,7 +242,7 @@ _STYLE = """
 .weft-profile .wide{overflow-x:auto}
 .weft-profile svg text{font:11px system-ui,sans-serif;fill:currentColor}
 """
-_TEXT = {"layer", "kind", "line", "kernel", "reason", "where", "tensor", "format"}
+_TEXT = {"layer", "kind", "line", "kernel", "bound", "gains", "reason", "where", "tensor", "format"}
 
 
 def page(profile: Profile) -> str:
@@ -240,6 +264,7 @@ def fragment(profile: Profile) -> str:
         f"<div class='title'>Layers</div>{_html_table(layer_table(profile))}"
         f"<div class='title'>Lines</div>{_html_table(line_table(profile))}"
         f"<div class='title'>Kernels, worst first</div>{_html_table(kernel_table(profile))}"
+        f"{''.join(f'<p>{escape(line)}</p>' for line in advise(profile))}"
         f"<div class='title'>Against what this machine can do</div>{_roofline(profile)}{_numbers(profile.watch)}"
         f'<p class="quiet">{escape(foot(profile))}</p></div>'
     )
@@ -469,8 +494,10 @@ def profile(
     with sessions.Session() as session:  # raises now if a profile is not possible
         pass
     with sessions.restore_arrays(f, args, kwargs) as arrays:
+        # behind the first call, which may make an optimizer's state, and before the others, whose arrays a function may keep
+        larger = plan_larger_batch(f, args, kwargs)
         times = sessions.measure_calls(session, functools.partial(sessions.time_call, f, args, kwargs, arrays), repeat, BUDGET)
-    result = replace(_evaluate(sessions.name_of(f), session, *times), watch=watch)
+    result = replace(_evaluate(sessions.name_of(f), session, *times, larger), watch=watch)
     if show and not sessions.in_notebook():
         print(result)
     return result
@@ -478,6 +505,7 @@ def profile(
 
 def _evaluate(
     name: str, session: sessions.Session, wholes: list[int], timed: list[int], runs: list[list[sessions.Run]],
+    larger: Program | None,
 ) -> Profile:
     limits = machine()
     works_of = functools.cache(lambda unit: sessions.list_work(unit.program, unit.groups, limits))
@@ -490,9 +518,11 @@ def _evaluate(
     find_place = functools.cache(functools.partial(report.find_place, session))
     node_counter, writes = report.node_counts(runs[best])
     kernels, reasons = [], {}
+    # of a call that runs one program only: of several none is known to be the larger one's
+    larger_kernels = pair_kernels(runs[best][0].unit.program, larger) if len(runs[best]) == 1 else {}
     for step in steps:
         reason = report.find_reason(step, limits, writes)
-        kernel = _kernel(step, limits, reason, find_place)
+        kernel = _kernel(step, limits, reason, find_place, larger_kernels.get(step.number))
         kernels.append(kernel)
         reasons[id(kernel)] = reason
     kernels.sort(key=lambda k: (-k.lost, -k.seconds))
@@ -512,16 +542,19 @@ def _evaluate(
     ]
     return Profile(
         name, len(wholes), quickest, whole, inside, phases, layers, lines, tuple(kernels), culprit, limits,
-        tuple(events),
+        tuple(events), bool(larger_kernels),
     )
 
 
-def _kernel(step: report.StepTime, limits: Machine, reason: report.Reason, place: Callable) -> report.KernelTime:
+def _kernel(
+    step: report.StepTime, limits: Machine, reason: report.Reason, place: Callable, larger: tuple[Kernel, int] | None,
+) -> report.KernelTime:
     work, runs = step.work, step.runs
     arithmetic, memory = work.floor(limits)
     parts = [report.Share(place(origin), share * step.seconds, len(work.parts) > 1) for origin, share in work.parts.items()]
     bound = "arithmetic" if arithmetic > memory else "memory"
+    gains = () if work.kernel is None else find_gains(work.kernel, work.bytes, work.nodes, limits, larger)
     return report.KernelTime(
         work.name, work.kind, runs, step.seconds, runs * max(arithmetic, memory), bound,
-        runs * work.flops, runs * work.bytes, reason.name, reason.why, tuple(sorted(parts, key=lambda p: -p.seconds)),
+        runs * work.flops, runs * work.bytes, reason.name, reason.why, tuple(sorted(parts, key=lambda p: -p.seconds)), gains,
     )

@@ -23,6 +23,7 @@ from weft.kernel.expressions import roots, walk
 from weft.kernel.ir import Kernel
 from weft.placement.device_figures import Machine
 from weft.schedule.program import Call, Loop, calls
+from weft.tools.profile_gains import Gain
 from weft.tools.profile_session import Origin, Run, Session, Unit, Work
 
 PHASES = ("forward", "backward", "update")
@@ -67,6 +68,7 @@ class KernelTime:
     reason : why it is slower than the floor, or what limits it, in one or two words
     why : the same as a sentence
     parts : the places that share it
+    gains : the settings from which it would gain, by the cost model
     """
 
     name: str
@@ -80,6 +82,7 @@ class KernelTime:
     reason: str
     why: str
     parts: tuple[Share, ...]
+    gains: tuple[Gain, ...] = ()
 
     @property
     def lost(self) -> float:

@@ -46,14 +46,17 @@ def describe(device: Any, measure: bool = False) -> dict[str, Any]:
 def measure_speed(device: Any, threads: int, clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
     """Measure ``flops``, float32 operations per second, and ``bandwidth``, pairs (bytes touched, bytes per second).
 
-    Takes about half a second. clock : for the bandwidth; with one thread, a process-time clock excludes other processes
+    A CPU that multiplies bfloat16 also has ``bfloat16_flops``, operations on bfloat16 per second. Takes about half a second.
+    clock : for the bandwidth; with one thread, a process-time clock excludes other processes
     """
-    lanes = host().bits // 32
-    native = device.compiler.module(_text(lanes, device.native and threads))
+    lanes, pairs = host().bits // 32, host().multiplies_bfloat16
+    native = device.compiler.module(_text(lanes, device.native and threads, pairs))
     sink = device.allocate(threads * 4096)
-    run = function(native["weft_measure_fma"], ctypes.c_void_p)
     args = (ctypes.c_int64 * 1)(sink.address)
-    flops = threads * 2 * _CHAINS * lanes * _ROUNDS / fastest(lambda: run(args), 100)
+    rates = {}
+    for name, key, operations in (("fma", "flops", 2), *[("pairs", "bfloat16_flops", 4)] * pairs):
+        run = function(native[f"weft_measure_{name}"], ctypes.c_void_p)
+        rates[key] = threads * operations * _CHAINS * lanes * _ROUNDS / fastest(partial(run, args), 100)
     copy = function(native["weft_measure_copy"], ctypes.c_void_p)
     source, target = device.allocate(SIZES[-1] // 2), device.allocate(SIZES[-1] // 2)
     ctypes.memset(source.address, 1, SIZES[-1] // 2)
@@ -66,13 +69,19 @@ def measure_speed(device: Any, threads: int, clock: Callable[[], float] = time.p
         copy(words)
         best = fastest(partial(copy, words), 6 if size > 1 << 23 else 50, clock)
         bandwidth.append((size, 2 * share * threads * rounds / best))
-    return {"threads": threads, "flops": flops, "bandwidth": bandwidth}
+    return {"threads": threads, "bandwidth": bandwidth, **rates}
 
 
 @routine("void fma.body(ptr args, i64 chunk, i64 worker)")
 def fma_body(f: Body, args: Value, chunk: Value, worker: Value) -> None:
     sink = f.array(f.array(args, "ptr")[0], "i8")
     f.call_address(Value(f, "ptr", "@weft_fma_peak"), sink.at(chunk * 4096))  # of ``fma_text``
+
+
+@routine("void pairs.body(ptr args, i64 chunk, i64 worker)")
+def pairs_body(f: Body, args: Value, chunk: Value, worker: Value) -> None:
+    sink = f.array(f.array(args, "ptr")[0], "i8")
+    f.call_address(Value(f, "ptr", "@weft_pairs_peak"), sink.at(chunk * 4096))  # of ``pairs_text``
 
 
 @routine("void copy.body(ptr args, i64 chunk, i64 worker)")
@@ -84,8 +93,11 @@ def copy_body(f: Body, args: Value, chunk: Value, worker: Value) -> None:
         f.copy(target.at(at), source.at(at), share)
 
 
-def _text(lanes: int, threads: int) -> str:
-    """Return LLVM text of ``weft_measure_fma`` and ``weft_measure_copy``; each thread has its own part of the memory."""
+def _text(lanes: int, threads: int, pairs: bool) -> str:
+    """Return LLVM text of ``weft_measure_fma``, ``weft_measure_copy`` and, if ``pairs``, ``weft_measure_pairs``.
+
+    Each thread has its own part of the memory.
+    """
 
     def measured(name: str, body: Routine) -> Routine:
         @routine(f"void weft_measure_{name}(ptr args)", exported=True)
@@ -96,8 +108,10 @@ def _text(lanes: int, threads: int) -> str:
 
         return run
 
-    routines = (fma_body, copy_body, measured("fma", fma_body), measured("copy", copy_body))
-    return fma_text(lanes, _ROUNDS).replace("define void", "define internal void") + text_of_all(routines)
+    routines = [fma_body, copy_body, measured("fma", fma_body), measured("copy", copy_body)]
+    routines += [pairs_body, measured("pairs", pairs_body)] if pairs else []
+    loops = fma_text(lanes, _ROUNDS) + (pairs_text(lanes, _ROUNDS) if pairs else "")
+    return loops.replace("define void", "define internal void") + text_of_all(routines)
 
 
 def fastest(run: Callable[[], Any], times: int = 5, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -116,19 +130,36 @@ def fma_text(lanes: int, rounds: int) -> str:
     The operands are constants: uninitialised memory sometimes contained denormal numbers, which take 300 times as long.
     """
     v = f"<{lanes} x float>"
-    half = f"{v} <{', '.join(['float 0.5'] * lanes)}>"
+    return _loop_text("fma", rounds, v, v, f"@llvm.fma.v{lanes}f32({v}, {v}, {v})", f"({v} {{sum}}, {v} %a, {v} %b)")
+
+
+def pairs_text(lanes: int, rounds: int) -> str:
+    """Return LLVM text of ``weft_pairs_peak(sink)``: a loop that adds products of pairs of bfloat16 to float32."""
+    v, p = f"<{lanes} x float>", f"<{2 * lanes} x bfloat>"
+    name = f"@llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}({v}, {p}, {p})"
+    return _loop_text("pairs", rounds, v, p, name, f"({v} {{sum}}, {p} %a, {p} %b)")
+
+
+def _loop_text(name: str, rounds: int, v: str, operand: str, intrinsic: str, arguments: str) -> str:
+    """Return LLVM text of ``weft_{name}_peak(sink)``, a loop that computes ``_CHAINS`` independent sums of type ``v``.
+
+    operand : type of ``%a`` and ``%b``, whose elements are 0.5. arguments : of the intrinsic, with ``{sum}``
+    """
+    count, element = operand.strip("<>").split(" x ")
+    half = f"{operand} <{', '.join([f'{element} 0.5'] * int(count))}>"
+    called = intrinsic.partition("(")[0]
     start = "\n".join(f"  %p{i} = phi {v} [ zeroinitializer, %entry ], [ %q{i}, %head ]" for i in range(_CHAINS))
-    step = "\n".join(f"  %q{i} = call {v} @llvm.fma.v{lanes}f32({v} %p{i}, {v} %a, {v} %b)" for i in range(_CHAINS))
+    step = "\n".join(f"  %q{i} = call {v} {called}{arguments.format(sum=f'%p{i}')}" for i in range(_CHAINS))
     end = "\n".join(
         f"  %o{i} = getelementptr {v}, ptr %sink, i64 {i}\n  store {v} %q{i}, ptr %o{i}, align 4" for i in range(_CHAINS)
     )
     return f"""
-@weft_fma_operand = internal constant {half}
-declare {v} @llvm.fma.v{lanes}f32({v}, {v}, {v})
-define void @weft_fma_peak(ptr %sink) nounwind {{
+@weft_{name}_operand = internal constant {half}
+declare {v} {intrinsic}
+define void @weft_{name}_peak(ptr %sink) nounwind {{
 entry:
-  %a = load volatile {v}, ptr @weft_fma_operand, align 4
-  %b = load volatile {v}, ptr @weft_fma_operand, align 4
+  %a = load volatile {operand}, ptr @weft_{name}_operand, align 4
+  %b = load volatile {operand}, ptr @weft_{name}_operand, align 4
   br label %head
 head:
   %i = phi i64 [ 0, %entry ], [ %i1, %head ]
