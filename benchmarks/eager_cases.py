@@ -61,6 +61,56 @@ def _line(program: str, called: str) -> Case:
     ), PLAIN)
 
 
+def _loop(program: str, called: str) -> Case:
+    """A loop of a textbook: its first turn, and the turns after ten."""
+    return Case(f"eager_loops.{program}", 20, (
+        Row(f"{called}: first", 0, 1), Row(f"{called}: then", 10, 20, asked="3x"),
+    ), PLAIN)
+
+
+_LINES = {
+    "randn": ("randn", "random.randn(3, 4)"),
+    "rand": ("rand", "random.rand(3)"),
+    "randint": ("randint", "random.randint(0, 60000, 10)"),
+    "choice": ("choice", "random.choice(1000, 10)"),
+    "normal": ("normal", "random.normal(0.0, 0.1, (2, 3))"),
+    "uniform": ("uniform", "random.uniform()"),
+    "copy only": ("copy", "y.copy()"),
+    "subtract pairs": ("subtract_pairs", "d[rows, labels] -= 1"),
+    "copy": ("copy_and_subtract", "d = y.copy(); d[rows, labels] -= 1"),
+    "empty": ("empty", "empty((10, 5, 100))"),
+    "zeros": ("zeros", "zeros((3, 4))"),
+    "lists": ("array_of_lists", "array of 3 lists of 4 floats"),
+    "list of ints": ("array_of_ints", "array of a list of 10 ints"),
+    "write slice": ("write_slice", "hs[:, 2, :] = hh"),
+    "concatenate": ("concatenate", "concatenate([y, y])"),
+    "hstack": ("hstack", "hstack((y, y))"),
+    "append": ("append", "append(history, 0.5)"),
+    "iterate": ("iterate", "for x in corpus: total += int(x)"),
+    "iterate rows": ("iterate_rows", "for row in table: total += float(row[1])"),
+    "element": ("element_of_table", "y[3, 5]"),
+    "row": ("row_of_table", "row = y[3]; row + row"),
+    "column": ("column_slice", "gate = y[:, 3:6]; gate * gate"),
+    "argmax": ("argmax", "t.argmax()"),
+    "argmax rows": ("argmax_rows", "t.argmax(axis=1)"),
+    "max": ("maximum_of_all", "y.max()"),
+    "sum rows": ("sum_rows", "y.sum(axis=1, keepdims=True)"),
+    "pairs": ("read_pairs", "y[rows, labels]"),
+    "read mask": ("read_mask", "y[y > 0.5]"),
+    "mask": ("write_mask", "o[mask] = 0"),
+    "add element": ("add_element", "table[3, 5] += 1"),
+    "add at": ("add_at", "add.at(table, rows, values)"),
+    "reshape": ("reshape", "y.reshape(12, 10)"),
+    "transpose": ("transpose", "y.T"),
+    "kept": ("kept_scalars", "kept.append(corpus[i])"),
+}
+_LOOPS = {
+    "RNN step": ("rnn_step", "RNN step, 20 x 100"),
+    "LSTM step": ("lstm_step", "LSTM step, 20 x 100"),
+    "co-occurrence": ("co_occurrence", "neighbours of 10,000 words"),
+    "windows of one": ("im2col_of_one", "im2col by slices, 1 image"),
+    "windows": ("im2col", "im2col by slices, 10 images"),
+}
 CASES = {
     "add": Case("eager_small.add_ten", None, (Row("add of 10 floats and a look", 0, 3, asked="3 us"),)),
     "sum": Case("eager_small.sum_ten", None, (Row("float((a + 1).sum()) of 10", 0, 3, asked="12 us"),)),
@@ -78,15 +128,8 @@ CASES = {
         Row("reading 1,000 elements: each", 0, 1, "mean", parts=1000),
         Row("reading them once more: each", 1, 2, "mean", parts=1000),
     )),
-    "randn": _line("randn", "random.randn(3, 4)"),
-    "copy": _line("copy_and_subtract", "d = y.copy(); d[rows, labels] -= 1"),
-    "empty": _line("empty", "empty((10, 5, 100))"),
-    "write slice": _line("write_slice", "hs[:, 2, :] = hh"),
-    "argmax": _line("argmax", "t.argmax()"),
-    "pairs": _line("read_pairs", "y[rows, labels]"),
-    "mask": _line("write_mask", "o[mask] = 0"),
-    "add at": _line("add_at", "add.at(table, rows, values)"),
-    "kept": _line("kept_scalars", "kept.append(corpus[i])"),
+    **{name: _line(*line) for name, line in _LINES.items()},
+    **{name: _loop(*loop) for name, loop in _LOOPS.items()},
     "character RNN": Case("eager_nets.character_rnn", 20, (
         Row("character RNN: step 1", asked="8x"), Row("character RNN: step 10", 9, 10, asked="8x"),
         Row("character RNN: steady", 10, 20, asked="8x"),

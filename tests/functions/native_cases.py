@@ -41,7 +41,7 @@ NUMBERS = [
 @contextmanager
 def python() -> Iterator[None]:
     """Nothing is native."""
-    names = ("element", "store", "number")
+    names = native._PARTS
     ways = [*native._ELEMENTWISE_FUNCTIONS, *native._SHAPED_FUNCTIONS]
     for way in ways:
         way.call = native.not_available

@@ -23,7 +23,18 @@ from weft.array.convert import as_node, cast, convert_assigned, convert_checked
 from weft.array.indexing import Selection, broadcast_value, check_pending_indices, resolve_scalar_indices, select, select_basic
 from weft.array.numpy_methods import NumpyMethods, refuse_assignment
 from weft.array.operators import install
-from weft.array.views import IMAG, REAL, ZERO_IMAG, ViewPath, compose_views, view_memory, view_node, write_along_path
+from weft.array.views import (
+    IMAG,
+    REAL,
+    ZERO_IMAG,
+    ViewLayout,
+    ViewPath,
+    compose_views,
+    view_layout,
+    view_memory,
+    view_node,
+    write_along_path,
+)
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.dtypes.scalar_types import CLASSES, public_dtype
 from weft.eager import materialise
@@ -169,10 +180,11 @@ class Array(NumpyMethods):
     array([6., 8.], dtype=float32)
     """
 
-    __slots__ = ("_base", "_placeholder_strides", "_path", "_source")
+    __slots__ = ("_base", "_layout", "_placeholder_strides", "_path", "_source")
 
     _base: Array | None
     _path: ViewPath
+    _layout: ViewLayout | None  # of a view: where its elements lie; None if NumPy has no such view, or it was not needed yet
     _source: weakref.ref[Node] | None  # of a view: the node of its base from which ``_node`` was computed
     _placeholder_strides: tuple[int, ...]  # of a placeholder for a view: the strides of the view, in elements
     weak = False  # whether it stands for a float argument of a traced function
@@ -195,11 +207,20 @@ class Array(NumpyMethods):
         current = _ref(source)
         if self._source is current:
             return self._node
-        self._node = node = view_node(source, self._path)
+        self._node = node = self._read_view(source)
         self._source = current
         VIEW_READS[0] += 1
         node.holder = _ref(self)
         return node
+
+    def _read_view(self, source: Node) -> Node:
+        """Return what this view shows of a node of its base: natively if that is small and materialised."""
+        native = NATIVE_ELEMENTS.take
+        part = native(self)
+        if part is None and self._layout is None and source.value is not None:
+            self._layout = view_layout(source.shape, source.dtype, self._path)
+            part = native(self)
+        return view_node(source, self._path) if part is None else part._node
 
     @property
     def cell(self) -> Array:
@@ -223,11 +244,14 @@ class Array(NumpyMethods):
                 if not indexing.write_view(base, self._path, node):
                     base._set(write_along_path(read(base), self._path, node))
 
-    def _view(self, path: ViewPath) -> Array:
+    def _view(self, path: ViewPath, layout: ViewLayout | None = None) -> Array:
+        """Return a view along a path from this array. layout : of the path from an array that is no view, if it is known"""
         out = _new(ndarray)
         base = self._base
-        out._base = self if base is None else base
-        out._path = path if base is None else compose_views(self._path, path)
+        if base is None:
+            out._base, out._path, out._layout = self, path, layout
+        else:
+            out._base, out._path, out._layout = base, compose_views(self._path, path), None
         out._trace = CONTEXT.trace
         out._source = None
         return out
@@ -324,6 +348,8 @@ class Array(NumpyMethods):
         if type(index) is Scalar and (ints := resolve_scalar_indices(index)) is not index:
             return self[ints]
         if (selection := select_basic(index, self._node.shape if self._base is None else self.node.shape)) is None:
+            if (value := indexing.read_natively(self, index)) is not None:
+                return value
             index = resolve_scalar_indices(index)
             if (result := indexing.read_eagerly(self, index)) is not None:
                 return _choose_wrapper(index)(result)
@@ -331,7 +357,9 @@ class Array(NumpyMethods):
         if selection.is_copy:
             return wrap(view_node(self.node, selection.path))
         if not selection.axes:
-            return self._element(index, selection) if selection.is_element else self._view(selection.path)
+            if selection.is_element:
+                return self._element(index, selection)
+            return self._view(selection.path, None if self._base is not None else selection.find_layout(self._node))
         node = self.node
         result = indexing.gather_selection(view_node(node, selection.path), selection)
         if not result.size:
@@ -348,6 +376,17 @@ class Array(NumpyMethods):
         native = NATIVE_ELEMENTS.store
         if native(self, index, value):
             return
+        if self._base is None:
+            put = NATIVE_ELEMENTS.put
+            if index is Ellipsis:
+                if put(self, None, value):
+                    return
+            elif (selection := select_basic(index, self._node.shape)) is None:
+                if indexing.write_natively(self, index, value):
+                    return
+            elif not selection.is_element and (layout := selection.find_layout(self._node)) is not None:
+                if put(self, layout, value):
+                    return
         with WRITE_LOCK:
             if index is Ellipsis:
                 return self._fill(value)
@@ -506,7 +545,7 @@ class Scalar(NumberMethods, Array):
         message = f"a scalar ({self.dtype.name}) does not support item assignment"
         raise TypeError(f"{message}: it is a value; make an array of it with wf.array(x)")
 
-    def _view(self, path: ViewPath) -> Array:
+    def _view(self, path: ViewPath, layout: ViewLayout | None = None) -> Array:
         """Return a new array: a Scalar has no views."""
         have = self.node
         node = view_node(have, path)
@@ -581,7 +620,7 @@ class ReadOnly(ndarray):
     def _in_place(self, node: Node, name: str) -> Array:
         raise _write_error(self, f"{name}: ")
 
-    def _view(self, path: ViewPath) -> Array:
+    def _view(self, path: ViewPath, layout: ViewLayout | None = None) -> Array:
         out = super()._view(path)
         out.__class__ = ReadOnly
         return out

@@ -16,7 +16,18 @@ from typing import Any
 import numpy as np
 
 from weft.array.convert import as_node, cast, is_foreign, iterate_items, numpy_node, read_foreign, refuse_subclass
-from weft.array.views import TracedStart, ViewPath, ViewStep, reshape_step, view_dtype, view_memory, view_node, write_along_path
+from weft.array.views import (
+    TracedStart,
+    ViewLayout,
+    ViewPath,
+    reshape_step,
+    row_path,
+    view_dtype,
+    view_layout,
+    view_memory,
+    view_node,
+    write_along_path,
+)
 from weft.dtypes.api import is_integer
 from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, INT64, INTEGERS, UINT64, Format
 from weft.dtypes.rounding import array_in
@@ -35,7 +46,7 @@ from weft.graph.primitives.rules import broadcast, memoise
 from weft.graph.primitives.shape import BROADCAST
 from weft.graph.primitives.table import CONSTANT, SCALAR, TABLE, constant, input_leaf
 from weft.runtime import execute
-from weft.runtime.cell import Cell
+from weft.runtime.cell import WRITE_LOCK, Cell
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import TRACED_TYPES, TracedInt, TracedScalar, compute_traced, is_int, make_static
 
@@ -53,7 +64,7 @@ class Selection:
     traced start, so it leads to a copy.
     """
 
-    __slots__ = ("axes", "indices", "is_copy", "is_element", "order", "path")
+    __slots__ = ("_layouts", "axes", "indices", "is_copy", "is_element", "order", "path")
 
     def __init__(
         self, path: ViewPath, axes: tuple[int, ...] = (), indices: tuple[Node, ...] = (), order: tuple[int, ...] | None = None,
@@ -61,6 +72,15 @@ class Selection:
     ) -> None:
         self.path, self.axes, self.indices, self.order = path, axes, indices, order
         self.is_element, self.is_copy = is_element, is_copy
+        self._layouts: dict[Format, ViewLayout | None] = {}
+
+    def find_layout(self, node: Node) -> ViewLayout | None:
+        """Return where the selected elements of a node lie. The selection is for nodes of one shape, so it is computed once for
+        each dtype."""
+        dtype = node.dtype
+        if dtype not in self._layouts:
+            self._layouts[dtype] = view_layout(node.shape, dtype, self.path)
+        return self._layouts[dtype]
 
 
 def select(index: Any, shape: Shape) -> Selection:
@@ -268,9 +288,7 @@ def _concrete_int(node: Node) -> Any:
 def select_basic(index: Any, shape: Shape) -> Selection | None:
     """Return the Selection of an index of integers and slices, cached per shape; None for other indices."""
     if type(index) is int and shape and shape[0] > _MAX_CACHED_ROWS and -shape[0] <= index < shape[0]:  # loops read every row
-        other_starts, steps, extents, rest = _row_path(shape)
-        step = ("slice", {"start": (index % shape[0], *other_starts), "step": steps, "shape": extents})
-        return Selection((step, rest), is_element=len(shape) == 1)
+        return Selection(row_path(index % shape[0], shape), is_element=len(shape) == 1)
     if (parts := _index_key(index)) is not None:
         return _select_key(parts, shape)
     if CONTEXT.trace is None or not _has_run_time_numbers(index):
@@ -282,12 +300,6 @@ def select_basic(index: Any, shape: Shape) -> Selection | None:
 def _has_run_time_numbers(index: Any) -> bool:
     items = index if type(index) is tuple else (index,)
     return any([not TRACED_TYPES.isdisjoint(map(type, (x.start, x.stop) if type(x) is slice else (x,))) for x in items])
-
-
-@memoise
-def _row_path(shape: Shape) -> tuple[Shape, Shape, Shape, ViewStep]:
-    """Return what the paths to all rows have in common: starts along the other axes, steps, extents and the last step."""
-    return (0,) * (len(shape) - 1), (1,) * len(shape), (1, *shape[1:]), reshape_step(shape[1:])
 
 
 def _index_key(index: Any) -> tuple | None:
@@ -631,7 +643,59 @@ def number_fits(value: Any, dtype: Format) -> bool:
 
 _NUMPY_BASIC_TYPES = frozenset((int, slice, type(None), type(Ellipsis)))
 _INDEX_FORMATS = frozenset((BOOL, *(form for form in INTEGERS if form is not UINT64)))  # NumPy reads the largest uint64 as -1
+_INDEX_DTYPES = frozenset(form.numpy for form in _INDEX_FORMATS)
 _MASK_FACTOR = 16  # masks may select from arrays this much larger than the eager limit
+
+
+def _native_key(index: Any, memory: np.ndarray) -> tuple | None:
+    """Return an index with index arrays and masks as NumPy takes it; None for every case that is not plain, and if it may select
+    more than small work does. memory : what is indexed"""
+    show = NATIVE_ELEMENTS.show
+    key, count = [], memory.nbytes
+    for part in index if type(index) is tuple else (index,):
+        if type(part) is slice:
+            key.append(part)
+        elif isinstance(part, Cell) and (view := show(part)) is not None and view.dtype in _INDEX_DTYPES:
+            key.append(view)
+            if part is not index or view.dtype != np.bool_:  # a mask alone selects no more than there is
+                count *= view.size
+        else:
+            return None
+    return tuple(key) if count <= CONTEXT.eager_limit else None
+
+
+def read_natively(array: Any, index: Any) -> Any:
+    """Return the elements that index arrays and masks select of a small array, as an array: NumPy reads them from its memory.
+    Return None for every case that is not plain."""
+    if (memory := NATIVE_ELEMENTS.show(array)) is None or (key := _native_key(index, memory)) is None:
+        return None
+    try:
+        return NATIVE_ELEMENTS.take(memory[key], viewed_dtype(array))
+    except IndexError:  # the caller makes a node, which raises it with the user's line
+        return None
+
+
+def write_natively(array: Any, index: Any, value: Any, put: Callable[..., None] = operator.setitem) -> bool:
+    """Write or accumulate where index arrays and masks select in a small array that is no view. Return whether it was done."""
+    node = array._node
+    if (memory := NATIVE_ELEMENTS.show(array)) is None or (key := _native_key(index, memory)) is None:
+        return False
+    del memory  # it refers to the buffer
+    if not number_fits(value, node.dtype):
+        value = NATIVE_ELEMENTS.show(value) if isinstance(value, Cell) and viewed_dtype(value) is node.dtype else None
+        if value is None:
+            return False
+
+    def write(memory: np.ndarray) -> bool:
+        put(memory, key, value)
+        return True
+
+    del node  # it must have no other reference, to be written in place
+    try:
+        with WRITE_LOCK:
+            return write_if_unshared(array, write)
+    except (IndexError, TypeError, ValueError):  # the caller writes by a node, which raises it with the user's line
+        return False
 
 
 def read_eagerly(array: Any, index: Any) -> Node | None:

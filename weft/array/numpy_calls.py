@@ -15,11 +15,11 @@ import numpy as np
 
 from weft.array import indexing
 from weft.array.convert import as_node, cast, convert_assigned, numpy_node, refuse_subclass, refuse_subclasses
-from weft.array.core import Array, wrap
+from weft.array.core import Array, ndarray, wrap
 from weft.array.indexing import broadcast_value, check_pending_indices, scatter_selection, select
 from weft.array.operations import UFUNCS
 from weft.array.views import view_node, write_along_path
-from weft.dtypes.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
+from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
 from weft.eager.apply import bind
 from weft.errors import DTypeError
 from weft.graph.primitives.settings import scatter_add_mode
@@ -255,8 +255,21 @@ def _holds_kind(value: Any, dtype: Format) -> bool:
     return same_kind(as_node(value, dtype).dtype if kind is None else kind, dtype)
 
 
+def _adds_natively(ufunc: Any, target: Any, values: tuple[Any, ...]) -> bool:
+    """Return whether ``ufunc.at`` may compute in the memory of an array: NumPy then has weft's dtypes and roundings, and does not
+    warn."""
+    if ufunc.__name__ not in ("add", "subtract") or len(values) != 1 or type(target) is not ndarray or target._base is not None:
+        return False
+    dtype, value = target._node.dtype, values[0]
+    return (dtype is FLOAT32 or dtype is FLOAT64) and isinstance(value, ndarray) and value.node.dtype is dtype
+
+
 def _add_at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     """Implement ``ufunc.at``: unbuffered, so values at repeated indices accumulate."""
+    if _adds_natively(ufunc, target, values):
+        with np.errstate(all="ignore"):
+            if indexing.write_natively(target, index, values[0], ufunc.at):
+                return
     node = target.node
     addend = convert_assigned(values[0], node.dtype) if ufunc.__name__ in ("add", "subtract") and len(values) == 1 else None
     is_refused = node.dtype is BOOL and ufunc.__name__ == "subtract"  # NumPy refuses it

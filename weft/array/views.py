@@ -24,6 +24,7 @@ from weft.eager.materialise import materialise, read_array
 from weft.eager.peek import memory_of
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.common import inverse
+from weft.graph.primitives.rules import memoise
 from weft.graph.primitives.shape import find_repeated
 from weft.graph.primitives.table import TABLE, constant, input_leaf
 from weft.graph.source_lines import user_frame
@@ -310,6 +311,46 @@ def row_major(shape: Shape) -> tuple[int, ...]:
         strides[axis] = stride
         stride *= shape[axis]
     return tuple(strides)
+
+
+ViewLayout = tuple[Shape, tuple[int, ...], int]  # extents, strides and offset in bytes
+
+
+def view_layout(shape: Shape, dtype: Format, path: ViewPath) -> ViewLayout | None:
+    """Return where the elements at the end of a path lie in a contiguous array; None for steps to another dtype, and for starts
+    that a run decides."""
+    if any([name in _DTYPE_STEPS for name, _ in path]) or _starts_at_run_time(path):
+        return None
+    strides, offset = row_major(shape), 0
+    for step in path:
+        name, params = step
+        if name == "reshape" and reshape_strides(strides, shape, params["shape"]) is None:
+            return None
+        if name == "slice":
+            offset += sum([start * stride for start, stride in zip(params["start"], strides, strict=True)])
+        strides = view_strides(shape, strides, (step,))
+        shape = tuple([shape[a] for a in params["axes"]]) if name == "permute" else params["shape"]
+    nbytes = dtype.bytes
+    return shape, tuple([stride * nbytes for stride in strides]), offset * nbytes
+
+
+def row_path(row: int, shape: Shape) -> ViewPath:
+    """Return the path to a row of an array."""
+    other_starts, steps, extents, rest = _find_row_steps(shape)
+    return (("slice", {"start": (row, *other_starts), "step": steps, "shape": extents}), rest)
+
+
+@memoise
+def _find_row_steps(shape: Shape) -> tuple[Shape, Shape, Shape, ViewStep]:
+    """Return what the paths to all rows have in common: starts along the other axes, steps, extents and the last step."""
+    return (0,) * (len(shape) - 1), (1,) * len(shape), (1, *shape[1:]), reshape_step(shape[1:])
+
+
+@memoise
+def find_row_layout(shape: Shape, dtype: Format) -> tuple[Shape, tuple[int, ...], int]:
+    """Return the shape and the strides of a row of an array, and the bytes between two rows."""
+    strides = [stride * dtype.bytes for stride in row_major(shape)]
+    return shape[1:], tuple(strides[1:]), strides[0]
 
 
 def view_strides(shape: Shape, strides: Sequence[int], path: ViewPath) -> tuple[int, ...]:

@@ -91,11 +91,23 @@ class SmallWork(Protocol):
     element(x, index) : return an element as a new Scalar
     store(x, index, number) : write an element, return True if it was written
     number(x) : return the only element as a Python number
+    show(x) : return a NumPy array over the memory of an array or a view, for immediate use
+    take(x) : return a new array with a copy of an array or a view; take(numpy, dtype): of NumPy's array or number of this dtype
+    open(x, node) : make a node without a value the content of x; return a NumPy array over the memory that x had if nothing
+        else refers to it, else over a copy. The caller writes to it, and gives the node its ``base`` as value
+    full(shape, dtype, number) : return a new array without empty axes, filled with a number
+    put(x, layout, value) : write a number or an array of the same dtype to a part of x, which is no view; return True if it was
+        written. layout: (shape, strides, offset) of the part in bytes, None for all of x
     """
 
     element: Callable[..., Any]
     store: Callable[..., Any]
     number: Callable[..., Any]
+    show: Callable[..., Any]
+    take: Callable[..., Any]
+    open: Callable[..., Any]
+    full: Callable[..., Any]
+    put: Callable[..., Any]
 
     def operation(self, arity: int) -> SmallOperation: ...
     def shaped_operation(self) -> ShapedOperation: ...

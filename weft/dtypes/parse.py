@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import BOOL, COMPLEX64, COMPLEX128, DEFAULT, EVERY, FLOAT32, FLOAT64, FROM_NUMPY, INT64, Format, named
+from weft.dtypes.scalar_types import CLASSES
 from weft.errors import DTypeError, TraceError, name_argument, short
 from weft.process.name_errors import suggest
 
@@ -24,8 +25,14 @@ _FORMAT_OF_NAME: dict[Format, dict[Any, Format]] = {  # by the default format of
 }
 
 
+# by id, since hashing such a class calls Python; the classes live as long as the module
+_FORMAT_OF_CLASS = {id(kind): form for form, kind in CLASSES.items()}
+
+
 def parse_dtype(dtype: Any) -> Format:
     """Return the format of a dtype, scalar type, name or Python type; raise DTypeError if weft does not have it."""
+    if (form := _FORMAT_OF_CLASS.get(id(dtype))) is not None:
+        return form
     try:
         return _FORMAT_OF_NAME[DEFAULT.real][dtype]
     except (KeyError, TypeError):

@@ -16,6 +16,7 @@ import numpy as np
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.dtypes.formats import FLOAT32
 from weft.eager.materialise import materialise
+from weft.eager.native import NATIVE_ELEMENTS, not_available
 from weft.eager.policy import is_enabled
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf
@@ -35,6 +36,20 @@ def write_if_unshared(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
     if not is_enabled():
         return False
     before = cell._node
+    native = NATIVE_ELEMENTS.open
+    if before.value is not None and native is not not_available:
+        after = Node(INPUT, (), before.params, before.shape, before.dtype)
+        del before
+        NODES_BEING_WRITTEN.add(after)
+        try:
+            if (memory := native(cell, after)) is not None:
+                try:
+                    return write(memory)
+                finally:
+                    after.value = memory.base
+        finally:
+            NODES_BEING_WRITTEN.discard(after)
+        before = cell._node
     if before.value is None:
         materialise((before,))
     if before.op is SCALAR or (DEVICE_OF_BUFFER_TYPE and not execute.move_if_small(before)):

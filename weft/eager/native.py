@@ -12,8 +12,7 @@ dict. Filling CPython's operator slots (``nb_add``) instead would save less than
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.devices.base import NativeEager
 from weft.devices.native_protocols import ResultInfo, ShapedOperation, SmallOperation, SmallOperationContext, SmallWork
@@ -31,11 +30,34 @@ _WORK: list[SmallWork | None] = []  # the device's native functions, once the de
 
 
 def not_available(*operands: Any) -> None:
-    """Return None: the place of a native function that does not exist."""
+    """Return None: the place of a native function that does not exist. Programs that only move elements compile no kernel; they
+    get the native functions once they have missed them often."""
+    if not _WORK and CONTEXT.eager_limit:
+        _MISSES[0] += 1
+        if _MISSES[0] >= MAX_MISSES:
+            start()
 
 
-# element(x, index), store(x, index, number) and number(x): see ``weft.devices.native_protocols.SmallWork``
-NATIVE_ELEMENTS = SimpleNamespace(element=not_available, store=not_available, number=not_available)
+MAX_MISSES = 300  # a process that makes few small arrays does not load them
+_MISSES = [0]
+_PARTS = ("element", "store", "number", "show", "take", "put", "open", "full")
+
+
+class NativeElements:
+    """The native functions for elements and parts of arrays: see ``weft.devices.native_protocols.SmallWork``."""
+
+    __slots__ = _PARTS  # Python reads slots faster than the attributes of a namespace
+
+    def __init__(self) -> None:
+        for name in _PARTS:
+            setattr(self, name, not_available)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
+
+NATIVE_ELEMENTS = NativeElements()
 
 
 class NativeElementwise:
@@ -140,7 +162,8 @@ def start() -> None:
         {"inputs": (), "source_line": None, "holder": None}, {"_base": None, "_trace": None},
     ))
     _WORK.append(work)
-    NATIVE_ELEMENTS.element, NATIVE_ELEMENTS.store, NATIVE_ELEMENTS.number = work.element, work.store, work.number
+    for name in _PARTS:
+        setattr(NATIVE_ELEMENTS, name, getattr(work, name))
     for function in [*implementations.KERNELS.items()]:
         _offer(*function)
 

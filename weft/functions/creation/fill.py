@@ -9,10 +9,19 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, ndarray, wrap, wrap_array
-from weft.array.convert import convert_assigned, is_foreign, number_node, read_operands, refuse_subclass, shared_node
+from weft.array.convert import (
+    convert_assigned,
+    is_foreign,
+    join_numbers,
+    number_node,
+    read_operands,
+    refuse_subclass,
+    shared_node,
+)
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INT64, INTEGERS, Format
 from weft.dtypes.parse import check_like, layout, parse_dtype
+from weft.eager.native import NATIVE_ELEMENTS
 from weft.eager.peek import fill_leaf
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support import arguments
@@ -72,6 +81,9 @@ def array(
     >>> wf.array([[1, 2], [3, 4]], dtype=wf.float32).shape
     (2, 2)
     """
+    if type(object) is list and dtype is None and device is None and like is None and order is None and not ndmin:
+        if copy is not False and ndmax == MAX_NDIM and (result := join_numbers(object)) is not None:
+            return result
     check_like(like, "array")
     layout(order, "array")
     if device is not None:
@@ -220,7 +232,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 def _fill(value: Any, shape: Any, dtype: Any, order: Any, function: str, device: Any, like: Any) -> Array:
     if like is not None:
         check_like(like, function)
-    if dtype is not None and isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
+    if dtype is not None and isinstance(shape, (int, np.integer)) and isinstance(dtype, (int, np.integer)):
         given = ", ".join(map(str, [shape, dtype] + [order] * isinstance(order, int)))
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({given}))")
     if order is not None:
@@ -228,6 +240,9 @@ def _fill(value: Any, shape: Any, dtype: Any, order: Any, function: str, device:
     if device is not None:
         return create_on_device(function, device, _fill, value, shape, dtype, order, function, None, like)
     form = DEFAULT.real if dtype is None else parse_dtype(dtype)
+    native = NATIVE_ELEMENTS.full
+    if (result := native(shape, form, value)) is not None:
+        return result
     extents = shape_tuple(shape, function)
     filled = fill_leaf(extents, form, lambda memory: memory.fill(value))
     return wrap_array(broadcast(number_node(value, form), extents) if filled is None else filled)

@@ -12,8 +12,9 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.array.convert import array_operands, numpy_node, promote_operands, read_operands
-from weft.array.indexing import broadcast_value, check_bounds, check_pending_indices
-from weft.dtypes.formats import BOOL, INT64, Format, holds, promote, same_kind, weak
+from weft.array.indexing import broadcast_value, check_bounds, check_pending_indices, number_fits
+from weft.dtypes.formats import BOOL, DEFAULT, FROM_NUMPY, INT64, Format, holds, promote, same_kind, weak
+from weft.eager.native import NATIVE_ELEMENTS
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import zeros_like
 from weft.functions.indexing.take_scatter import take
@@ -33,6 +34,7 @@ from weft.functions.support.arguments import (
     wrap_result,
 )
 from weft.process.docstrings import complete_module
+from weft.runtime.context import CONTEXT
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
@@ -52,7 +54,26 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     >>> wf.append(wf.array([1, 2]), [3, 4]).tolist()
     [1, 2, 3, 4]
     """
+    if axis is None and (result := _append_in_numpy(arr, values)) is not None:
+        return result
     return concat(array_operands(arr, values), axis)
+
+
+def _append_in_numpy(arr: Any, values: Any) -> Any:
+    """Return a small array followed by an array, or by a number, of the same dtype; None for every case that is not plain."""
+    show = NATIVE_ELEMENTS.show
+    if (first := show(arr)) is None or first.nbytes > CONTEXT.eager_limit:
+        return None
+    dtype = FROM_NUMPY[first.dtype]
+    if isinstance(values, Array):
+        second = show(values)
+    elif dtype is (DEFAULT.real if type(values) is float else INT64) and number_fits(values, dtype):
+        second = np.array((values,), dtype.numpy)
+    else:
+        return None
+    if second is None or second.dtype != first.dtype:
+        return None
+    return NATIVE_ELEMENTS.take(np.concatenate((first, second), None), dtype)
 
 
 def _positions(function: str, obj: Any, axis: int, extent: int, last: int) -> np.ndarray:

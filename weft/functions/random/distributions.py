@@ -160,6 +160,9 @@ def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = Non
     >>> abs(float(wf.random.normal(5.0, 1.0, size=1000, key=wf.random.key(0)).mean()) - 5.0) < 0.2
     True
     """
+    if key is None and dtype is None and type(loc) in _NUMBERS and type(scale) in _NUMBERS and scale >= 0:
+        if (drawn := state.draw_plain(state.normal_node, size)) is not None:
+            return _scale_unit(drawn, loc, scale)
     form = _float_dtype(dtype, "normal")
     shape = _size(size, "normal", loc, scale)
     refuse("normal", "scale", scale, NOT_NEGATIVE)
@@ -194,6 +197,8 @@ def randn(*shape: int, key: Any = None, dtype: Any = None) -> Array:
     >>> wf.random.randn(2, 3).shape
     (2, 3)
     """
+    if key is None and dtype is None and (drawn := state.draw_plain(state.normal_node, shape)) is not None:
+        return drawn
     _refuse_shape("randn", "normal", shape)
     return normal(0.0, 1.0, shape, key=key, dtype=dtype)
 
@@ -209,6 +214,8 @@ def rand(*shape: int, key: Any = None, dtype: Any = None) -> Array:
     >>> wf.random.rand(2, 3).shape
     (2, 3)
     """
+    if key is None and dtype is None and (drawn := state.draw_plain(state.uniform_node, shape)) is not None:
+        return drawn
     _refuse_shape("rand", "uniform", shape)
     return uniform(0.0, 1.0, shape, key=key, dtype=dtype)
 
@@ -296,7 +303,7 @@ def integers(
             )
         if (word := None if shape else state.draw_int(key, "integers")) is not None:
             return wrap(state.integer(first + (word * width >> 64), form))
-        return wrap(state.scale_to_range(state.wide(state.open_words(key, "integers"), shape), width, first, form))
+        return wrap(state.scale_to_range(state.draw_wide(key, "integers", shape), width, first, form))
     first_values, last_values = _current_value(low), _current_value(high)
     if first_values is not None and last_values is not None and np.any(last_values < np.add(first_values, 1 - bool(endpoint))):
         fix = f"; size={high} is the keyword of a shape" if isinstance(high, tuple) and size is None else ""
@@ -845,7 +852,7 @@ def _choose_indices(key: Any, count: int, shape: arguments.Shape, replace: bool,
     if weights is None and replace:
         if (word := None if shape else draw_int(key, "choice")) is not None:
             return integer(word * count >> 64, INT64)
-        return scale_to_range(wide(open_words(key, "choice"), shape), count, 0, INT64)
+        return scale_to_range(state.draw_wide(key, "choice", shape), count, 0, INT64)
     if weights is not None and not CONTEXT.transform_depth:
         _check_weights(read_array(weights), total if not replace else min(total, 1))
     if weights is not None and replace:

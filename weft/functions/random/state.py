@@ -25,8 +25,9 @@ import numpy as np
 
 from weft.array import Array, wrap, wrap_array
 from weft.array.convert import numpy_node
-from weft.dtypes.formats import FLOAT64, UINT64, Format
+from weft.dtypes.formats import DEFAULT, FLOAT64, UINT64, Format
 from weft.eager import policy
+from weft.eager.native import NATIVE_ELEMENTS
 from weft.eager.peek import leaf, peek
 from weft.errors import DTypeError, name_called_function
 from weft.functions.support.arguments import Node, Shape, cast, node, number, op, shape_tuple
@@ -83,18 +84,49 @@ class Stream:
         if not 0 < count <= MAX_PREPARED_ELEMENTS:
             return None
         blocks = (count + 3) // 4
+        if shape and (prepared := self._take_seen((kind, blocks))) is not None:
+            (numbers, memory), place = prepared
+            return _copy_draw(numbers, memory, place, count, shape)
         prepared = self._take_prepared((kind, blocks), blocks, lambda words: _as_arrays(formula(words, (4 * PREPARED_BLOCKS,))))
         if prepared is None:
             return None
         (numbers, memory), place = prepared
-        if not shape:
-            return numbers[4 * place]
-        return wrap(leaf(memory[4 * place : 4 * place + count].reshape(shape), numbers.node.dtype))
+        return _copy_draw(numbers, memory, place, count, shape) if shape else numbers[4 * place]
 
     def next_word(self, formula: _PositionFormula) -> int | None:
         """Return the next draw of one integer as a Python int; None as in :meth:`next_draw`."""
         prepared = self._take_prepared(formula, 1, lambda words: _as_ints(formula(words, (4 * PREPARED_BLOCKS,))))
         return None if prepared is None else prepared[0][prepared[1]]
+
+    def next_plain_draw(self, formula: Formula, shape: Any) -> Array | None:
+        """Return the next small draw of a formula without parameters in the default dtype, if it is already prepared; else None.
+
+        ``shape`` is what the user wrote: anything but a tuple of ints gives None.
+        """
+        count = 1
+        for extent in shape:
+            if type(extent) is not int or extent < 1:
+                return None
+            count *= extent
+        if not shape or (prepared := self._take_seen(((formula, DEFAULT.real), (count + 3) // 4))) is None:
+            return None
+        (numbers, memory), place = prepared
+        return _copy_draw(numbers, memory, place, count, shape)
+
+    def _take_seen(self, kind: Hashable) -> tuple[Any, int] | None:
+        """Return the prepared draws of a kind and the position of the next one, and advance the sequence past it; None if a call
+        of :meth:`_take_prepared` has to prepare them."""
+        prepared = self._prepared_draws.get(kind)
+        if prepared is None or not CONTEXT.eager_limit:
+            return None
+        with WRITE_LOCK:  # no other thread may take the same words
+            place = self._position
+            if self.base._node is not self._base or self.key._node is not self._key or place + prepared[1] > PREPARED_BLOCKS:
+                return None
+            if self._prepared_draws.get(kind) is not prepared:  # another thread has prepared new ones
+                return None
+            self.move(prepared[1])
+            return prepared[0], place
 
     def _take_prepared(self, kind: Hashable, blocks: int, make: Callable[[_PreparedWords], Any]) -> tuple[Any, int] | None:
         """Return the prepared draws of a kind and the position of the next one, and advance the sequence past it."""
@@ -137,6 +169,14 @@ class _PreparedWords:
     def take(self, shape: Shape) -> Node:
         start, self.taken_blocks = 4 * self.blocks * self.taken_blocks, self.taken_blocks + 1
         return op("slice", self.words, start=(start,), step=(1,), shape=shape)
+
+
+def _copy_draw(numbers: Array, memory: np.ndarray, place: int, count: int, shape: Shape) -> Array:
+    """Return the draw at a position of prepared numbers, ``memory`` being their content."""
+    content, native = memory[4 * place : 4 * place + count].reshape(shape), NATIVE_ELEMENTS.take
+    dtype = numbers._node.dtype
+    result = native(content, dtype)
+    return wrap(leaf(content, dtype)) if result is None else result
 
 
 def _as_arrays(node: Node) -> tuple[Array, np.ndarray] | None:
@@ -418,6 +458,21 @@ def draw(formula: Formula, key: Any, function: str, shape: Shape, dtype: Format,
         if prepared is not None:
             return prepared
     return wrap(formula(open_words(key, function), shape, dtype))
+
+
+def draw_plain(formula: Formula, shape: Any) -> Array | None:
+    """Return the next draw of the hidden sequence by a formula without parameters, if it is prepared; else None. The shortest way
+    of a few numbers."""
+    return _HIDDEN_STREAM.next_plain_draw(formula, shape) if type(shape) is tuple else None
+
+
+def draw_wide(key: Any, function: str, shape: Shape) -> Node:
+    """Draw 64 bits an element."""
+    return draw(_wide_numbers, key, function, shape, UINT64).node
+
+
+def _wide_numbers(words: Words, shape: Shape, dtype: Format) -> Node:
+    return wide(words, shape)
 
 
 def draw_int(key: Any, function: str) -> int | None:

@@ -16,8 +16,10 @@ from weft.dtypes import formats
 from weft.dtypes.formats import (
     BOOL,
     COMPLEX,
+    FLOAT32,
     FLOAT64,
     FLOATS,
+    FROM_NUMPY,
     INEXACT,
     INT64,
     INTEGERS,
@@ -30,8 +32,9 @@ from weft.dtypes.formats import (
 )
 from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.eager.apply import bind
-from weft.eager.native import NativeShaped, call_after_views
+from weft.eager.native import NATIVE_ELEMENTS, NativeShaped, call_after_views
 from weft.eager.peek import leaf, peek
+from weft.eager.policy import MAX_WORK
 from weft.errors import AxisError, DTypeError, ShapeError, name_called_function, rename_error
 from weft.functions.support import arguments
 from weft.functions.support.arguments import (
@@ -70,8 +73,12 @@ def _fold(
     where: Any = True,
 ) -> Array:
     """Fold along axes, from an initial value, over the elements that a mask selects. A sum of bools is any, a product is all."""
+    is_plain = initial is None and where is True
+    if is_plain and out is None and dtype is None and not keepdims and function in _NUMPY_FOLDS:
+        if (result := _fold_in_numpy(function, x, axis, None)) is not None:
+            return result
     value = node(x, function, "a")
-    (combine, nothing), is_plain = _FOLDS[function], initial is None and where is True
+    combine, nothing = _FOLDS[function]
     if function in ("any", "all"):
         value = cast(value, BOOL)
     elif nothing is not None:
@@ -101,6 +108,33 @@ def _fold(
         return wrap_result(broadcast(initial_node, shape), out, function)
     result = reduce_node(primitive, value, axes, keepdims)
     return wrap_result(result if function in ("any", "all") else op(combine, result, initial_node), out, function)
+
+
+_NUMPY_FOLDS = {  # function -> NumPy's method, and the dtypes for which it has the bits of a kernel
+    **{name: (getattr(np.ndarray, name), frozenset(form.numpy for form in (*INTEGERS, FLOAT32, FLOAT64)))
+       for name in ("max", "min", "argmax", "argmin")},
+    **{name: (getattr(np.ndarray, name), frozenset((BOOL.numpy,))) for name in ("any", "all")},
+}
+
+
+def _fold_in_numpy(function: str, x: Any, axis: Axis, dtype: Format | None) -> Any:
+    """Return a fold of a small array by NumPy's method; None for every case that is not plain. dtype : of the result, None for
+    that of the array. NumPy does not order the signs of zeros, so extremes that are zero are computed elsewhere."""
+    show, (fold, dtypes) = NATIVE_ELEMENTS.show, _NUMPY_FOLDS[function]
+    if type(axis) not in _AXIS_TYPES or (view := show(x)) is None or view.dtype not in dtypes or view.size not in _FOLDED_SIZES:
+        return None
+    try:
+        result = fold(view, axis)
+    except ValueError:  # the caller raises it in weft's words
+        return None
+    if dtype is None:
+        dtype = FROM_NUMPY[view.dtype]
+        if dtype.kind == "float" and not result.all():
+            return None
+    return NATIVE_ELEMENTS.take(result, dtype)
+
+
+_FOLDED_SIZES = range(1, MAX_WORK + 1)
 
 
 def sum(
@@ -317,6 +351,8 @@ def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
     >>> wf.argmax(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=1).tolist()
     [1, 0]
     """
+    if out is None and not keepdims and (result := _fold_in_numpy("argmax", a, axis, INT64)) is not None:
+        return result
     return _find_index("argmax", a, axis, keepdims, out)
 
 
@@ -326,6 +362,8 @@ def argmin(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
     >>> wf.argmin(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=0).tolist()
     [0, 1]
     """
+    if out is None and not keepdims and (result := _fold_in_numpy("argmin", a, axis, INT64)) is not None:
+        return result
     return _find_index("argmin", a, axis, keepdims, out)
 
 

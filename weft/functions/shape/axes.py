@@ -474,6 +474,12 @@ def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_k
     ])
 
 
+def _join(join: Any, arrays: Any, *axis: Any) -> Array | None:
+    """Return what NumPy makes of small arrays; None if they have to be joined otherwise."""
+    result = arguments.join_in_numpy(join, arrays, *axis)
+    return try_numpy(join, arrays, **dict(zip(("axis",), axis, strict=False))) if result is None else result
+
+
 def concat(
     arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
 ) -> Array:
@@ -506,7 +512,7 @@ def concat(
     >>> wf.concat([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
-    if out is None and dtype is None and (result := try_numpy(np.concatenate, arrays, axis=axis)) is not None:
+    if out is None and dtype is None and (result := _join(np.concatenate, arrays, axis)) is not None:
         return result
     nodes = _nodes(arrays, "concat", dtype, casting, out)
     if axis is None:
@@ -534,7 +540,7 @@ def stack(
     >>> wf.stack([wf.ones(2), wf.zeros(2)], axis=1).tolist()
     [[1.0, 0.0], [1.0, 0.0]]
     """
-    if out is None and dtype is None and (result := try_numpy(np.stack, arrays, axis=axis)) is not None:
+    if out is None and dtype is None and (result := _join(np.stack, arrays, axis)) is not None:
         return result
     nodes = _nodes(arrays, "stack", dtype, casting, out)
     shape = nodes[0].shape
@@ -560,7 +566,7 @@ def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     >>> wf.vstack([wf.ones(2), wf.zeros(2)]).tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
-    if dtype is None and (result := try_numpy(np.vstack, tup)) is not None:
+    if dtype is None and (result := _join(np.vstack, tup)) is not None:
         return result
     rows = [wrap(n if len(n.shape) > 1 else reshape_node(n, (1, n.size))) for n in _nodes(tup, "vstack", dtype, casting)]
     return _concat("vstack", rows, 0)
@@ -576,7 +582,7 @@ def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     >>> wf.hstack([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
-    if dtype is None and (result := try_numpy(np.hstack, tup)) is not None:
+    if dtype is None and (result := _join(np.hstack, tup)) is not None:
         return result
     parts = [wrap(n if n.shape else reshape_node(n, (1,))) for n in _nodes(tup, "hstack", dtype, casting)]
     return _concat("hstack", parts, 0 if parts[0].ndim == 1 else 1)

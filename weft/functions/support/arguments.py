@@ -21,6 +21,7 @@ from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, F
 from weft.dtypes.parse import layout, parse_dtype, read_integers, to_tuple
 from weft.dtypes.rounding import convert_array
 from weft.eager.apply import bind
+from weft.eager.native import NATIVE_ELEMENTS
 from weft.eager.peek import leaf
 from weft.eager.policy import can_run_now, is_enabled
 from weft.errors import AxisError, DTypeError, ShapeError, TraceError, find_argument, name_called_function, short, warn
@@ -662,6 +663,26 @@ _MAX_JOINED = 64  # arrays in a list from which on a graph takes longer than the
 RISKY_INT = 1 << 30  # integers of this size are not passed to NumPy's C code
 
 
+def join_in_numpy(join: Callable[..., Any], arrays: Any, *axis: Any) -> Array | None:
+    """Return what a function of NumPy that joins arrays makes of small ones of one dtype; None if the function must compute it
+    otherwise."""
+    if type(arrays) not in (list, tuple) or len(arrays) > _MAX_JOINED or (axis and type(axis[0]) is not int):
+        return None
+    show, nbytes = NATIVE_ELEMENTS.show, 0
+    parts: list[np.ndarray] = []
+    for part in arrays:
+        if type(part) is not ndarray or (content := show(part)) is None or (parts and content.dtype is not parts[0].dtype):
+            return None
+        parts.append(content)
+        nbytes += content.nbytes
+    if not parts or nbytes > CONTEXT.eager_limit or (axis and abs(axis[0]) >= RISKY_INT):
+        return None
+    try:
+        return NATIVE_ELEMENTS.take(join(parts, *axis), FROM_NUMPY[parts[0].dtype])
+    except ValueError:  # the caller raises it in weft's words
+        return None
+
+
 def try_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, **options: Any) -> Array | None:
     """Return NumPy's result for small materialised arrays and integers, or None if the function must compute it otherwise.
 
@@ -676,18 +697,21 @@ def try_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None,
     if not is_enabled() or (type(axis) is int and abs(axis) >= RISKY_INT):
         return None
     operands: list[Any] = []
-    size = 0
+    size, show = 0, NATIVE_ELEMENTS.show
     for x in args:
         kind = type(x)
         if kind is ndarray:
-            if (content := x._peek()) is None:
+            content = show(x)
+            if content is None and (content := x._peek()) is None:
                 return None
             size += content.size
             operands.append(content)
         elif kind is int and abs(x) < RISKY_INT:
             operands.append(x)
         elif kind in (list, tuple) and x and all([type(part) is ndarray for part in x]):
-            parts = [part._peek() for part in x]
+            parts = [show(part) for part in x]
+            if any([part is None for part in parts]):
+                parts = [part._peek() for part in x]
             if any([part is None for part in parts]) or len({part.dtype for part in parts}) > 1:
                 return None
             sizes = [part.size for part in parts]
@@ -702,5 +726,9 @@ def try_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None,
             result = numpys(*operands, **options)
     except (TypeError, ValueError, IndexError):
         return None
-    node = leaf(result, FROM_NUMPY[result.dtype])
+    dtype = FROM_NUMPY[result.dtype]
+    native = NATIVE_ELEMENTS.take
+    if result.shape and (new := native(result, dtype)) is not None:
+        return new
+    node = leaf(result, dtype)
     return wrap(node) if isinstance(result, np.generic) else wrap_array(node)

@@ -157,7 +157,7 @@ class CPUSmall:
             "formats": next(iter(self._formats.values())), "format_count": len(self._formats),
             "array": id(world.array), "scalar_type": id(world.value), "node_type": id(world.node),
             "base": offset_in(world.array, "_base"), "content": offset_in(world.array, "_node"),
-            "source": offset_in(world.array, "_source"),
+            "source": offset_in(world.array, "_source"), "layout": offset_in(world.array, "_layout"), "ndarray": id(np.ndarray),
             **{name: offset_in(world.node, name) for name in ("value", "dtype", "shape", "op", "params")},
             "weak": world.node.__weakrefoffset__,
             "leaf": id(world.leaf), "nothing": id(world.empty_result), "empty": id(()), "reduced": id(world.reduction_node),
@@ -167,6 +167,11 @@ class CPUSmall:
         self.element = builtin("weft_element", native["weft_element"], None)
         self.store = builtin("weft_store", native["weft_store"], None)
         self.number = builtin("weft_number", native["weft_number"], None)
+        self.show = builtin("weft_show", native["weft_show"], None)
+        self.take = builtin("weft_take", native["weft_take"], None)
+        self.open = builtin("weft_open", native["weft_open"], None)
+        self.full = builtin("weft_full", native["weft_full"], None)
+        self.put = builtin("weft_put", native["weft_put"], None)
 
     def operation(self, arity: int) -> CPUOperation:
         return CPUOperation(self._native, arity, self._formats)
@@ -252,6 +257,7 @@ def _formats() -> dict[Format, int]:
             least, most = 1, 0
         out[dtype] = start + k * size
         layouts.write(out[dtype], layouts.FORMAT, {
-            "dtype": id(dtype), "bytes": dtype.bytes, "kind": kind, "least": int(least), "most": int(most),
+            "dtype": id(dtype), "numpy": id(dtype.numpy), "bytes": dtype.bytes, "kind": kind, "least": int(least),
+            "most": int(most),
         })
     return out

@@ -9,6 +9,12 @@ OBJECT = {"count": (OBJECT_SIZE - 16, "i32"), "type": (OBJECT_SIZE - 8, "ptr")}
 WEAKREF = {"target": (OBJECT_SIZE, "ptr")}  # weakrefobject.h, PyWeakReference
 TUPLE = {"length": (OBJECT_SIZE, "i64"), "items": (tuple.__basicsize__, "ptr")}  # tupleobject.h
 CLOSURE = {"content": (OBJECT_SIZE, "ptr")}  # cellobject.h, PyCellObject
+# ndarraytypes.h, PyArrayObject_fields: the start of a NumPy array, the same in NumPy 1 and 2
+NDARRAY = {
+    "address": (OBJECT_SIZE, "i64"), "dims": (OBJECT_SIZE + 8, "i32"), "extents": (OBJECT_SIZE + 16, "ptr"),
+    "strides": (OBJECT_SIZE + 24, "ptr"),
+}
+MAX_DIMS = 64  # of NumPy 2
 PY_EQ = 2  # object.h: == for PyObject_RichCompareBool
 BF_GETBUFFER, BF_RELEASEBUFFER, TP_DEALLOC, TP_MEMBERS = 1, 2, 52, 72  # typeslots.h: kinds of type slots
 T_PYSSIZET, T_LONGLONG, READONLY = 19, 17, 1  # structmember.h: types of members, and a flag
@@ -59,6 +65,7 @@ ptr PyObject_Vectorcall(ptr, ptr, i64, ptr)
 ptr PyType_GenericAlloc(ptr, i64)
 ptr _PyObject_New(ptr)
 void PyObject_Free(ptr)
+void PyObject_GC_UnTrack(ptr)
 void PyObject_ClearWeakRefs(ptr)
 i32 PyObject_GetBuffer(ptr, ptr, i32)
 i32 PyBuffer_FillInfo(ptr, ptr, ptr, i64, i32, i32)

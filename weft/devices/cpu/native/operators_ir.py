@@ -259,43 +259,42 @@ def index(f: Body, object_: Value, room: Value) -> None:
     f.ret(False)
 
 
-@routine("i64 weft_small_place(ptr shape, ptr index)")
-def place(f: Body, shape: Value, index_: Value) -> None:
-    """Return the flat position of the element that an index selects, or -1 if it is out of range or not all integers."""
-    count, room = f.variable("i64", 1), f.allocate_fixed("i64")
+@routine("i64 weft_small_element(ptr place, ptr index)")
+def find_element(f: Body, place_: Value, index_: Value) -> None:
+    """Return the address of the element that an index selects, or 0 if it is out of range or not all integers."""
+    place, count, room = f.record(place_, layouts.PLACE), f.variable("i64", 1), f.allocate_fixed("i64")
     is_single = f.record(index_, OBJECT)["type"] != f.symbol("PyTuple_Type")
     with f.unless(is_single):
         count.now = small.length(f, index_)
-    dims = small.length(f, shape)
-    f.ret_unless(count.now == dims, -1)
-    out, item = f.variable("i64", 0), f.variable("ptr", index_)
+    dims = place["dims"]
+    f.ret_unless(count.now == dims, 0)
+    out, item = f.variable("i64", place["address"]), f.variable("ptr", index_)
+    extents, strides = f.array(place["extents"]), f.array(place["strides"])
     with f.count_to(dims) as k:
         with f.unless(is_single):
             item.now = small.items(f, index_)[k]
-        f.ret_unless(f.call(index, item.now, room), -1)
-        n, at = small.integer(f, small.items(f, shape)[k]), f.array(room, "i64")[0]
-        f.ret_unless((at < n) & (at + n >= 0), -1)
-        out.now = out.now * n + at + (at < 0).pick(n, 0)
+        f.ret_unless(f.call(index, item.now, room), 0)
+        n, at = extents[k], f.array(room, "i64")[0]
+        f.ret_unless((at < n) & (at + n >= 0), 0)
+        out.now = out.now + (at + (at < 0).pick(n, 0)) * strides[k]
     f.ret(out.now)
 
 
 @routine("ptr weft_element" + BUILTIN, exported=True)
 def element(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """Builtin (x, index) -> Scalar or None."""
-    arguments, state = f.array(args, "ptr"), small.state_of(f)
-    x = f.call(small.content, arguments[0])
-    small.none_unless(f, ~x.null & (nargs == 2))
-    at = f.call(place, small.slot(f, x, "shape")[0], arguments[1])
-    dtype = small.slot(f, x, "dtype")[0]
-    form = f.call(small.format_, dtype)
-    small.none_unless(f, (at >= 0) & ~form.null & (f.call(small.limit) > 0))
-    nbytes = f.record(form, FORMAT)["bytes"]
-    source = (small.address(f, x) + at * nbytes).to("ptr")
-    f.call("Py_IncRef", x)
+    """Builtin (x, index) -> Scalar or None. x may be a view."""
+    arguments, state, place = f.array(args, "ptr"), small.state_of(f), small.new_place(f)
+    small.none_unless(f, (f.call(small.limit) > 0) & (nargs == 2))
+    small.none_unless(f, f.call(small.locate, arguments[0], place.pointer))
+    source = f.call(find_element, place.pointer, arguments[1])
+    small.none_unless(f, source != 0)
+    form, node = f.record(place["format"], FORMAT), place["node"]
+    nbytes, dtype = form["bytes"], form["dtype"]
+    f.call("Py_IncRef", node)
     buffer = f.call(small.make_buffer, nbytes)
     with f.unless(buffer.null):
-        f.copy(f.record(buffer, BUFFER)["address"].to("ptr"), source, nbytes)
-    f.call("Py_DecRef", x)
+        f.copy(f.record(buffer, BUFFER)["address"].to("ptr"), source.to("ptr"), nbytes)
+    f.call("Py_DecRef", node)
     f.ret_if(buffer.null, None)
     f.ret(f.call(small.array, f.call(small.node, state["leaf"], state["nothing"], state["empty"], dtype, buffer), True))
 
@@ -318,9 +317,10 @@ def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
         f, is_unshared & f.call(small.is_writable, arguments[0]) & (small.slot(f, x, "op")[0] == small.state_of(f)["leaf"])
     )
     dtype = small.slot(f, x, "dtype")[0]
-    form, source = f.call(small.format_, dtype), f.variable("ptr", f.allocate_fixed("i64"))
-    at = f.call(place, small.slot(f, x, "shape")[0], arguments[1])
-    small.none_unless(f, (at >= 0) & ~form.null & (f.call(small.limit) > 0))
+    source, place = f.variable("ptr", f.allocate_fixed("i64")), small.new_place(f)
+    small.none_unless(f, (f.call(small.limit) > 0) & f.call(small.locate, arguments[0], place.pointer))
+    at, form = f.call(find_element, place.pointer, arguments[1]), place["format"]
+    small.none_unless(f, at != 0)
     y = f.call(small.content, arguments[2])
     with f.when(y.null):
         small.none_unless(f, f.call(small.number, arguments[2], form, source.now))
@@ -328,7 +328,7 @@ def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
         small.none_unless(f, (small.slot(f, y, "dtype")[0] == dtype) & (small.length(f, small.slot(f, y, "shape")[0]) == 0))
         source.now = small.address(f, y).to("ptr")
     nbytes = f.record(form, FORMAT)["bytes"]
-    f.copy((buffer["address"] + at * nbytes).to("ptr"), source.now, nbytes)
+    f.copy(at.to("ptr"), source.now, nbytes)
     true = f.symbol("_Py_TrueStruct")
     f.call("Py_IncRef", true)
     f.ret(true)
@@ -357,4 +357,4 @@ def to_python_number(f: Body, self: Value, args: Value, nargs: Value) -> None:
     return_none(f)
 
 
-ROUTINES = (row_of, run, call_unary, spread, two, call_shaped, index, place, element, store, to_python_number)
+ROUTINES = (row_of, run, call_unary, spread, two, call_shaped, index, find_element, element, store, to_python_number)

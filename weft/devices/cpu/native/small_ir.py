@@ -7,8 +7,8 @@ yet, pending arrays, traces, other classes, unsuitable dtypes and large results.
 from __future__ import annotations
 
 from weft.devices.cpu.native.call_fast_ir import make_object
-from weft.devices.cpu.native.imported_symbols import OBJECT, PY_EQ, TUPLE, WEAKREF
-from weft.devices.cpu.native.layouts import BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, SMALL_STATE, Layout, extent, offset
+from weft.devices.cpu.native.imported_symbols import MAX_DIMS, OBJECT, PY_EQ, TUPLE, WEAKREF
+from weft.devices.cpu.native.layouts import BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, PLACE, SMALL_STATE, Layout, extent, offset
 from weft.devices.cpu.native.memory_ir import make, return_none
 from weft.devices.cpu.native.routine import Array, Body, Record, Value, routine
 
@@ -83,6 +83,75 @@ def content(f: Body, object_: Value) -> None:
     buffers = f.array(state["allocator"], "ptr")[0]
     f.ret_unless(f.record(value, OBJECT)["type"] == buffers, None)  # pending, a number, or borrowed memory
     f.ret(node)
+
+
+def new_place(f: Body) -> Record:
+    """Return a PLACE with memory for extents and strides."""
+    place = f.record(f.allocate_fixed(f"[{len(PLACE)} x i64]"), PLACE)
+    for name in ("extents", "strides"):
+        place[name] = f.allocate_fixed(f"[{MAX_DIMS} x i64]")
+    return place
+
+
+def set_row_major(f: Body, place: Record) -> None:
+    """Emit the strides of contiguous elements."""
+    extents, strides, dims = f.array(place["extents"]), f.array(place["strides"]), place["dims"]
+    step = f.variable("i64", f.record(place["format"], FORMAT)["bytes"])
+    with f.count_to(dims) as back:
+        k = dims - 1 - back
+        strides[k] = step.now
+        step.now = step.now * extents[k]
+
+
+@routine("i1 weft_small_layout(ptr place, ptr layout)")
+def apply_layout(f: Body, place_: Value, layout: Value) -> None:
+    """Turn the place of an array into that of its part. Return False if NumPy has no such dimensions.
+
+    layout: (shape, strides, offset) of the part, in bytes
+    """
+    place, parts = f.record(place_, PLACE), items(f, layout)
+    shape, size = parts[0], f.variable("i64", 1)
+    dims = length(f, shape)
+    f.ret_unless(dims <= MAX_DIMS, False)
+    extents, strides = f.array(place["extents"]), f.array(place["strides"])
+    with f.count_to(dims) as k:
+        extents[k] = integer(f, items(f, shape)[k])
+        strides[k] = integer(f, items(f, parts[1])[k])
+        size.now = size.now * extents[k]
+    place["shape"], place["dims"], place["size"] = shape, dims, size.now
+    place["address"] = place["address"] + integer(f, parts[2])
+    f.ret(True)
+
+
+@routine("i1 weft_small_locate(ptr object, ptr place)")
+def locate(f: Body, object_: Value, place_: Value) -> None:
+    """Fill in the place of the elements of a materialised array, or of a view of one. Return False for everything else."""
+    state, none, place = state_of(f), f.symbol("_Py_NoneStruct"), f.record(place_, PLACE)
+    its_type = f.record(object_, OBJECT)["type"]
+    f.ret_unless((its_type == state["array"]) | (its_type == state["scalar_type"]), False)
+    owner, layout, base = f.variable("ptr", object_), f.variable("ptr"), slot(f, object_, "base")[0]
+    with f.unless(base == none):
+        layout.now = slot(f, object_, "layout")[0]
+        f.ret_if(layout.now.null | (layout.now == none), False)
+        owner.now = base
+    node = slot(f, owner.now, "content")[0]
+    f.ret_if(node.null, False)
+    buffers = f.array(state["allocator"], "ptr")[0]
+    f.ret_unless(f.record(slot(f, node, "value")[0], OBJECT)["type"] == buffers, False)  # pending, a number, or borrowed memory
+    form = f.call(format_, slot(f, node, "dtype")[0])
+    f.ret_if(form.null, False)
+    place["node"], place["format"], place["address"] = node, form, address(f, node)
+    with f.unless(layout.now.null):
+        f.ret(f.call(apply_layout, place_, layout.now))
+    shape, size = slot(f, node, "shape")[0], f.variable("i64", 1)
+    dims, extents = length(f, shape), f.array(place["extents"])
+    f.ret_unless(dims <= MAX_DIMS, False)
+    with f.count_to(dims) as k:
+        extents[k] = integer(f, items(f, shape)[k])
+        size.now = size.now * extents[k]
+    place["shape"], place["dims"], place["size"] = shape, dims, size.now
+    set_row_major(f, place)
+    f.ret(True)
 
 
 def address(f: Body, node: Value) -> Value:
@@ -192,6 +261,7 @@ def node(f: Body, op: Value, params: Value, shape: Value, dtype: Value, buffer: 
         f.call("Py_IncRef", object_)
         slot(f, new, name)[0] = object_
     slot(f, new, "value")[0] = buffer
+    f.call("PyObject_GC_UnTrack", new)  # a leaf is in no cycle; lists of many arrays are then collected faster
     f.ret(new)
 
 
@@ -203,7 +273,9 @@ def array(f: Body, node_: Value, value: Value) -> None:
     new = f.call(make_object, value.pick(state["scalar_type"], state["array"]), state["result"], state["result_slots"])
     f.ret_if(new.null, None, node_)
     slot(f, new, "content")[0] = node_
+    with f.when(value):  # a Scalar keeps its leaf
+        f.call("PyObject_GC_UnTrack", new)
     f.ret(new)
 
 
-ROUTINES = (limit, content, is_writable, size, format_, number, same, make_buffer, node, array)
+ROUTINES = (limit, content, apply_layout, locate, is_writable, size, format_, number, same, make_buffer, node, array)
