@@ -64,7 +64,7 @@ def test_hosts_share_the_ranks_and_one_of_them_goes(tmp_path: Path) -> None:
         if len(counts) == 2:
             assert result.code == 0 and result.text.count("] bits") == 2, result.text
         else:
-            assert result.code and "2 ranks are left, fewer than --least 3" in result.text, result.text
+            assert result.code and "2 ranks left, fewer than --least 3" in result.text, result.text
         assert tries_of(tmp_path) == counts, result.text
 
 

@@ -71,7 +71,7 @@ def launch(
             count -= 1
             slots = {host: n for host, n in share_hosts(count, list(slots)).items() if n}
         if count < fewest:
-            _say(f"the job is not started again: {count} ranks are left, fewer than --least {fewest}")
+            _say(f"the job is not started again: {count} rank{'s' * (count != 1)} left, fewer than --least {fewest}")
             break
     return outcome.code
 

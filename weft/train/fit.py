@@ -59,10 +59,10 @@ def fit(
     Parameters
     ----------
     model : Module
-    x, y : (N, ...) array and (N,) labels or (N, ...) targets, as ``loss`` takes them; memory-mapped ones are read batch by
-        batch. Or ``x`` alone as a source of batches (x, y): a :class:`weft.data.Loader`, an iterable, a function that returns
-        a new iterable for each epoch, or a generator, which is consumed only once. float64 becomes float32 unless the model
-        has float64 parameters
+    x, y : (N, ...) array and (N,) labels or (N, ...) targets, as ``loss`` takes them; memory-mapped ones and those of
+        :func:`weft.data.open_rows` are read batch by batch. Or ``x`` alone as a source of batches (x, y): a
+        :class:`weft.data.Loader`, an iterable, a function that returns a new iterable for each epoch, or a generator, which is
+        consumed only once. float64 becomes float32 unless the model has float64 parameters
     epochs, batch_size : int; the last batch of an epoch may be smaller and is trained too. A Loader has its own batch size
     loss : function of (predictions, targets) that returns one number
     optimizer : default Adam()
