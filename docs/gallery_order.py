@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-PAGES = ("digits", "characters", "gpt", "vae", "diffusion", "physics", "spiral", "clusters", "cart_pole")
+PAGES = (
+    "digits", "characters", "gpt", "vae", "diffusion", "physics", "spiral", "clusters", "cart_pole", "transfer", "gan",
+    "segmentation", "graph", "words", "formats", "ranks",
+)
 
 
 class GalleryOrder:

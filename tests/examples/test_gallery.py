@@ -35,9 +35,10 @@ def run(monkeypatch) -> Iterator[Callable[..., dict[str, Any]]]:
     """A function that runs a program with other sizes and a random seed, and returns its variables."""
     monkeypatch.setenv("MPLBACKEND", "agg")
 
-    def run_program(name: str, **sizes: Any) -> dict[str, Any]:
+    def run_program(name: str, seed: int | None = None, **sizes: Any) -> dict[str, Any]:
         path = FOLDER / f"{name}.py"
-        seed = int(np.random.SeedSequence().generate_state(1)[0])
+        monkeypatch.setattr("sys.argv", [str(path)])
+        seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         print(f"seed {seed}")  # in a failure's report
         text, count = re.subn(r"wf\.random\.(seed|key)\(0\)", rf"wf.random.\1({seed})", path.read_text())
         assert count > 0
@@ -106,6 +107,51 @@ def test_clusters(run) -> None:
 def test_cart_pole(run) -> None:
     found = run("cart_pole", ROUNDS=15, CARTS=500, STEPS=100)
     assert found["stood"][0] < 40 and found["stood"][-1] > 60
+
+
+def test_transfer(run) -> None:
+    found = run("transfer", EPOCHS=10, STEPS=150)["accuracy"]
+    assert mean(found["body that reads digits"][2:]) > 0.6
+
+
+def test_gan(run) -> None:
+    found = run("gan", STEPS=400)
+    assert found["drawn"].shape == (40, 64)
+    assert abs(mean(found["drawn"]) - mean(found["images"])) < 0.4  # untrained, it draws grey
+
+
+def test_segmentation(run) -> None:
+    found = run("segmentation", STEPS=40, SIZE=16, SHAPES=2)
+    assert mean(found["losses"][-5:]) < 0.9 * found["losses"][0] and found["right"] > 0.4
+
+
+def test_graph(run) -> None:
+    assert run("graph", STEPS=150, KNOWN=8)["right"] > 0.6
+
+
+def test_words(run) -> None:
+    found = run("words", EPOCHS=3)
+    assert mean(found["losses"]) < 3.2 < 6 * np.log(2)  # the loss of vectors that say nothing
+    norms = (found["vectors"] ** 2).sum(axis=1)
+    np.testing.assert_allclose(norms, 1, rtol=1e-5)
+    assert len(found["find_nearest"]("class")) == 6
+
+
+def test_formats(run) -> None:
+    found = run("formats", EPOCHS=2, WIDTH=32)
+    assert found["exact"] < 70 and len(found["errors"]) == 32
+    assert abs(found["errors"]["activations", "nearest", "8 bits (e4m3)"] - found["exact"]) < 20
+    assert found["errors"]["gradients", "nearest", "4 bits (e2m1)"] > 60
+
+
+def test_ranks(run, capfd, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("LOSSES_FOLDER", str(tmp_path))
+    found = run("ranks", seed=0, STEPS=100)  # the ranks read the file
+    assert found["losses"][-1] < 0.5 * found["losses"][0] and found["accuracy"] > 0.8
+    for ranks in (2, 3):
+        others = np.load(tmp_path / f"{ranks}.npy")
+        np.testing.assert_allclose(others, found["losses"], rtol=1e-2)
+    assert re.search(r"^\[0\] 3 rank", capfd.readouterr().out, re.M)
 
 
 def test_every_program_is_tested() -> None:
