@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from conv_cases import Native, conv_reference, forward, load, weight_gradient, weight_reference
@@ -151,6 +152,19 @@ def test_narrower_vectors(
     assert np.abs(got - reference(a, b)).max() <= 1e-4 * reference(abs(a), abs(b)).max()
 
 
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_halves(name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored in 16 bits, transformed and summed in float32, rounded once."""
+    dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
+    case = draw_case(rng, 3)
+    native = generate(kernel := forward(*case, dtype=dtype), 4, monkeypatch)
+    x, w, out = (rng.normal(size=buffer.shape).astype(dtype) for buffer in (*kernel.inputs, *kernel.outputs))
+    got = run_both_ways(native, [x, w, out]).astype(np.float64)
+    want, scale = (conv_reference(f(x), f(w), *case[7:]) for f in (np.asarray, np.abs))
+    rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[name]
+    assert (np.abs(got - want) <= rounding * np.abs(want) + 1e-4 * scale.max()).all()
+
+
 def test_bias_relu_and_mask(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stores that follow see the sums that are stored alone."""
     case = draw_case(rng, 3)
@@ -181,8 +195,8 @@ def test_ways_of_execution(layer: tuple[int, ...], rng: np.random.Generator) -> 
     x, w = wf.array(rng.normal(size=(n, c, h, width)).astype("f")), wf.array(rng.normal(size=(o, c, r, r)).astype("f"))
     bias, by = wf.array(rng.normal(size=o).astype("f")), wf.array(rng.normal(size=o).astype("f"))
 
-    def layer_loss(x: Any, w: Any) -> Any:
-        return (wf.nn.relu(wf.nn.conv2d(x, w, bias, padding=p)) * by.reshape((-1, 1, 1))).sum()
+    def layer_loss(x: Any, w: Any) -> Any:  # smooth: the gradient of a ReLU near 0 would depend on the last bits
+        return (wf.nn.conv2d(x, w, bias, padding=p) ** 2 * by.reshape((-1, 1, 1))).sum()
 
     def results(x: Any, w: Any) -> Any:
         y = wf.nn.relu(wf.nn.conv2d(x, w, bias, padding=p))
@@ -258,6 +272,7 @@ def test_setting(rng: np.random.Generator) -> None:
     f = wf.jit(lambda x, w: wf.nn.conv2d(x, w, padding=1))
     direct = f(x, w).numpy()
     with wf.conv_algorithm("winograd"):
+        assert any("Winograd" in note for kernel in wf.explain(f, x, w).kernels for note in kernel.notes)
         transformed = f(x, w).numpy()
         pending = wf.jit(lambda x, w: wf.vjp(lambda w: wf.nn.conv2d(x, w, padding=1), w)[1](x)[0])(x, w).numpy()
     assert wf.get_conv_algorithm() == "direct"

@@ -26,9 +26,12 @@ def describe_kernel(fused: FusedGroup, lines: dict[Any, str]) -> KernelInfo:
 
 
 def _notes(kernel: Kernel) -> tuple[str, ...]:
-    """Return notes for explain: reduced precisions, sums in any order, and arrays stored channels last."""
-    short = {s.precision: None for phase in kernel.phases for s in phase.stages if isinstance(s, Contraction)}
+    """Return notes for explain: reduced precisions, Winograd's transforms, sums in any order, arrays stored channels last."""
+    contractions = [s for phase in kernel.phases for s in phase.stages if isinstance(s, Contraction)]
+    short = {c.precision: None for c in contractions}
     notes = [f"products {'in' if p != 'bfloat16' else 'may round to'} {p}" for p in short if p != "float32"]
+    if any(c.algorithm == "winograd" for c in contractions):
+        notes.append("may use Winograd's transforms")
     stores = [s for phase in kernel.phases for stage in phase.stages for s in stores_of(stage)]
     if any(s.mode == "add_unordered" for s in stores):
         notes.append("additions in any order")

@@ -2,7 +2,7 @@
 
 The image is divided into tiles of m x m results. Its pixels are turned to vectors of channels, a strip of rows at a time, and
 the tiles of these are transformed to *planes*: ``[position][vector of channels][tile][channel]``, with (m + r - 1)^2 positions.
-The products of a position are those of matrices. The work is done in rounds of images, so that planes stay in the caches as
+The products of a position are those of matrices. The work is done in rounds of strips, so that planes stay in the caches as
 far as they can. Each phase of a round is a loop over chunks that all threads share.
 """
 
@@ -22,7 +22,7 @@ from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Access, Axis, Kernel, Reduction
 
 BLOCK = 64  # channels, or tiles of a weight gradient, that are summed in registers: 256 are as fast, with 1.7 times the error
-ROUND_BYTES = 24 << 20  # aimed bytes of a round's planes, ...
+ROUND_BYTES = 8 << 20  # aimed bytes of a round's planes, ...
 MIN_TILES = 128  # ... but a round has at least about as many tiles, so that transformed weights are read seldom
 MAX_STRIP = 128 << 10  # bytes of the rows of an image that are turned to vectors at once
 UNROLL = 4  # steps of a product
@@ -72,22 +72,22 @@ class WinogradPart(SumPart):
         self.matrices = winograd_matrices(self.m, self.r)
         self.height, self.width = (w.pixel.extent for w in conv.windows)
         self.tile_rows, self.tile_columns = -(-self.height // self.m), -(-self.width // self.m)
-        self.image_tiles = self.tile_rows * self.tile_columns
         self.vector_bytes = self.number.lanes * self.number.size
         columns = self.m * (self.tile_columns - 1) + self.n
         self.row_bytes = columns * self.vector_bytes  # of a row of a strip
         most = max(1, (MAX_STRIP // self.row_bytes - self.n) // self.m + 1)
         self.strip = even_block(self.tile_rows, most)  # rows of tiles
-        self.strips = -(-self.tile_rows // self.strip)
+        self.strips = -(-self.tile_rows // self.strip)  # of an image
+        self.strip_tiles = self.strip * self.tile_columns
         self.strip_bytes = (self.m * (self.strip - 1) + self.n) * self.row_bytes
 
     def choose_round(self, images: int, vectors: int) -> None:
-        """Choose the images of a round. vectors: of both planes of the tiles."""
-        image_bytes = self.positions * vectors * self.image_tiles * self.vector_bytes
-        self.images = images
-        self.round_images = even_block(images, max(ROUND_BYTES // image_bytes, -(-MIN_TILES // self.image_tiles)))
-        self.rounds = -(-images // self.round_images)
-        self.tiles = self.round_images * self.image_tiles
+        """Choose the strips of a round, of the same or several images. vectors: of both planes of the tiles."""
+        strip_bytes = self.positions * vectors * self.strip_tiles * self.vector_bytes
+        self.all_strips = images * self.strips
+        self.round_strips = even_block(self.all_strips, max(ROUND_BYTES // strip_bytes, -(-MIN_TILES // self.strip_tiles)))
+        self.rounds = -(-self.all_strips // self.round_strips)
+        self.tiles = self.round_strips * self.strip_tiles
 
     def planes(self, at: int, vectors: int, tiles: int) -> Planes:
         """Return planes from ``at`` on. Positions are an odd number of lines apart, which distributes them over cache sets."""
@@ -102,11 +102,16 @@ class WinogradPart(SumPart):
         return f.load("i64", self.argument(f, self.scratch_slot), 8) if self.rounds > 1 else "0"
 
     def round_count(self, f: Function) -> str | int:
-        """Emit the number of images of the round."""
-        if self.images % self.round_images == 0:
-            return self.round_images
-        first = f.mul(self.round_number(f), self.round_images)
-        return f.minimum(f.let(f"sub i64 {self.images}, {first}"), self.round_images)
+        """Emit the number of strips of the round."""
+        if self.all_strips % self.round_strips == 0:
+            return self.round_strips
+        first = f.mul(self.round_number(f), self.round_strips)
+        return f.minimum(f.let(f"sub i64 {self.all_strips}, {first}"), self.round_strips)
+
+    def place_strip(self, f: Function, n: str) -> tuple[str, str]:
+        """Emit the image, and the first row of results, of the n-th strip of the round."""
+        image, strip = emit_digits(f, f.add(n, f.mul(self.round_number(f), self.round_strips)), (self.all_strips, self.strips))
+        return image, f.mul(strip, self.strip * self.m)
 
     def emit_spread(self, source: Source, planes: Planes) -> int:
         """Emit the transform of a strip of an image and a vector of channels, a chunk. Return the number of chunks."""
@@ -115,15 +120,13 @@ class WinogradPart(SumPart):
         side = len(source.matrix[0])
         spread = self._emit_tile_row(source, planes)
         f = self.module.function(f"define internal void {self.name(source.label)}(ptr %args, i64 %chunk, i64 %worker)")
-        n, strip, vector = emit_digits(f, "%chunk", (self.round_images, self.strips, planes.vectors))
+        n, vector = emit_digits(f, "%chunk", (self.round_strips, planes.vectors))
         with f.when(f.let(f"icmp slt i64 {n}, {self.round_count(f)}")):
-            image = f.add(n, f.mul(self.round_number(f), self.round_images))
+            image, row0 = self.place_strip(f, n)
             channel = f.mul(vector, lanes)
             at = f.dot(source.base, ((image, coefficient(flat, source.images)), (channel, coefficient(flat, source.channels))))
             first = f.offset(self.argument(f, source.access.buffer.id), f.mul(at, width))
             rows = self.scratch(f, f.add(f.mul("%worker", self.worker), self.base))
-            tile_row0 = f.mul(strip, self.strip)
-            row0 = f.mul(tile_row0, self.m)
             (low, high), (left, right) = source.valid
             row_lanes = (self.m * (self.tile_columns - 1) + side) * lanes
             left, right = (min(max(0, edge), row_lanes // lanes) for edge in (left, right))
@@ -144,13 +147,12 @@ class WinogradPart(SumPart):
                     pack.zero_fill(f, number, f.offset(to, right * lanes * size), row_lanes - right * lanes)
                 with f.otherwise():
                     pack.zero_fill(f, number, to, row_lanes)
-            left_rows = f.minimum(f.let(f"sub i64 {self.tile_rows}, {tile_row0}"), self.strip)
-            tile = f.mul(f.add(f.mul(n, self.tile_rows), tile_row0), self.tile_columns)
-            to = self.scratch(f, f.add(f.add(f.mul(vector, planes.tile_bytes), f.mul(tile, self.vector_bytes)), planes.at))
-            with f.loop(0, left_rows) as r:
+            tile = f.mul(n, self.strip_tiles * self.vector_bytes)
+            to = self.scratch(f, f.add(f.add(f.mul(vector, planes.tile_bytes), tile), planes.at))
+            with f.loop(0, self.strip) as r:
                 x = f.offset(rows, f.mul(r, self.m * self.row_bytes))
                 f.do(f"call void {spread}(ptr {x}, ptr {f.offset(to, f.mul(r, self.tile_columns * self.vector_bytes))})")
-        return self.round_images * self.strips * planes.vectors
+        return self.round_strips * planes.vectors
 
     def _turn(self, source: Source, count: int) -> str:
         """Emit ``void turn(ptr row, ptr vectors, i64 columns)`` for ``count`` channels. Return its name."""

@@ -3,7 +3,7 @@
 The kernel has four phases:
 
 1. transform the weights to ``[position][panel of filters][channel][filter]``;
-2. transform the tiles of a round of images to planes;
+2. transform the tiles of a round to planes;
 3. multiply: for each position, tiles x channels by channels x filters, to planes of filters;
 4. transform these to results, turn them to rows of pixels, and store them.
 
@@ -64,7 +64,7 @@ class WinogradForward(WinogradPart):
         self.planes_at = round_to_line(pixels)
         results = self.planes_at + lanes * self.pixel_pitch * size
         self.worker = round_to_line(max(packed, self.strip_bytes, results))
-        self.results = self.round_images * self.strips * self.vectors  # chunks
+        self.results = self.round_strips * self.vectors  # chunks
         self.storing = self.results * (self.rounds if tallies else 1)
 
     def generate(self, base: int) -> None:
@@ -128,7 +128,7 @@ class WinogradForward(WinogradPart):
         v0 = self.scratch(f, f.add(f.mul(position, self.input.pitch), self.input.at))
         m0 = self.scratch(f, f.add(f.mul(position, self.output.pitch), self.output.at))
         u0 = self.scratch(f, f.add(f.mul(position, self.weights_pitch), self.weights_at))
-        tiles = f.mul(self.round_count(f), self.image_tiles)
+        tiles = f.mul(self.round_count(f), self.strip_tiles)
         each = -(-self.panels // self.halves)
         start = f.mul(half, each)
         with f.loop(start, f.minimum(f.add(start, each), self.panels)) as panel:
@@ -198,18 +198,15 @@ class WinogradForward(WinogradPart):
         if self.strips > 1:
             joined = None
         stores = Stores(f, self, conv, number, joined)
-        n, strip, vector = emit_digits(f, "%chunk", (self.round_images, self.strips, self.vectors))
+        n, vector = emit_digits(f, "%chunk", (self.round_strips, self.vectors))
         with f.when(f.let(f"icmp slt i64 {n}, {self.round_count(f)}")):
             pixels = self.scratch(f, f.add(f.mul("%worker", self.worker), self.base))
-            tile_row0 = f.mul(strip, self.strip)
-            tile_rows = f.minimum(f.let(f"sub i64 {self.tile_rows}, {tile_row0}"), self.strip)
-            tile = f.mul(f.add(f.mul(n, self.tile_rows), tile_row0), self.tile_columns)
-            at = f.add(f.add(f.mul(vector, self.output.tile_bytes), f.mul(tile, nbytes)), self.output.at)
+            image, row0 = self.place_strip(f, n)
+            at = f.add(f.add(f.mul(vector, self.output.tile_bytes), f.mul(n, self.strip_tiles * nbytes)), self.output.at)
             planes, row_bytes = self.scratch(f, at), self.m * self.tile_columns * nbytes
-            with f.loop(0, tile_rows) as r:
+            with f.loop(0, self.strip) as r:
                 source = f.offset(planes, f.mul(r, self.tile_columns * nbytes))
                 f.do(f"call void {gather}(ptr {source}, ptr {f.offset(pixels, f.mul(r, self.m * row_bytes))})")
-            row0 = f.mul(tile_row0, self.m)
             rows = f.minimum(f.let(f"sub i64 {self.height}, {row0}"), self.strip * self.m)
             filter0 = f.mul(vector, lanes)
             filters = f.minimum(f.let(f"sub i64 {conv.filters.extent}, {filter0}"), lanes)
@@ -225,7 +222,7 @@ class WinogradForward(WinogradPart):
                 with f.loop(0, f.mul(rows, self.width) if is_contiguous else self.width, lanes) as c:
                     pixel, target = f.offset(source, f.mul(c, nbytes)), f.offset(to, f.mul(c, size))
                     f.do(f"call void @{name}(ptr {pixel}, ptr {target}, i64 {filters})")
-            axes: dict[Axis, str] = {conv.free: f.add(n, f.mul(self.round_number(f), self.round_images)), conv.group: "0"}
+            axes: dict[Axis, str] = {conv.free: image, conv.group: "0"}
             with f.loop(0, filters) as i:
                 axes[conv.filters] = f.add(filter0, i)
                 plane = f.offset(out, f.mul(i, self.pixel_pitch * size))

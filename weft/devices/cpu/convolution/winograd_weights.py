@@ -75,7 +75,7 @@ class WinogradGradient(WinogradPart):
         )
         d = f.offset(d0, f.mul(panel, self.nv * self.other.tile_bytes))
         s = f.offset(s0, f.mul(panel, self.nv * self.sums.tile_bytes))
-        tiles = f.mul(self.round_count(f), self.image_tiles)
+        tiles = f.mul(self.round_count(f), self.strip_tiles)
         kinds = [(self.nv, "slt"), (last, "eq")] if last != self.nv else [(self.nv, "sle")]
         parts = -(-self.number.lanes // self.mr)
         for nv, compare in kinds:
