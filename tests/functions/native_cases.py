@@ -41,7 +41,7 @@ NUMBERS = [
 @contextmanager
 def python() -> Iterator[None]:
     """Nothing is native."""
-    names = native._PARTS
+    names = native._ELEMENTS + native._PARTS
     ways = [*native._ELEMENTWISE_FUNCTIONS, *native._SHAPED_FUNCTIONS]
     for way in ways:
         way.call = native.not_available

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import weft as wf
-from weft.eager.native import start
+from weft.eager.native import load_parts
 
 DTYPES = ("float32", "float64", "float16", "int8", "uint16", "int32", "int64", "bool")
 PROGRAMS, STEPS = 40, 25
@@ -44,7 +44,7 @@ def _view(rng, x: np.ndarray, a: wf.ndarray):
 
 def test_programs_on_views(rng) -> None:
     wf.zeros(1)
-    start()
+    load_parts()
     for _ in range(PROGRAMS):
         dtype = str(rng.choice(DTYPES))
         content = (9 * rng.random(tuple(rng.integers(0 if rng.random() < 0.1 else 1, 5, rng.integers(1, 4))))).astype(dtype)
@@ -83,7 +83,7 @@ def test_programs_on_views(rng) -> None:
 
 def test_a_number_in_a_shape_fills_a_new_array() -> None:
     wf.zeros(1)
-    start()
+    load_parts()
     for shape in (3, (2, 0), (), (2, 3, 4), (200, 300), 0):
         for dtype in (None, "int8", "float16", "bool", "complex64"):
             for make in ("zeros", "ones", "empty"):

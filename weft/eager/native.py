@@ -30,26 +30,27 @@ _WORK: list[SmallWork | None] = []  # the device's native functions, once the de
 
 
 def not_available(*operands: Any) -> None:
-    """Return None: the place of a native function that does not exist. Programs that only move elements compile no kernel; they
-    get the native functions once they have missed them often."""
-    if not _WORK and CONTEXT.eager_limit:
+    """Return None: the place of a native function that is not loaded. The functions for parts of arrays are loaded once they have
+    been missed often."""
+    if not _PARTS_LOADED and CONTEXT.eager_limit:
         _MISSES[0] += 1
         if _MISSES[0] >= MAX_MISSES:
-            start()
+            load_parts()
 
 
-MAX_MISSES = 300  # a process that makes few small arrays does not load them
+MAX_MISSES = 300  # compiling the functions takes 50 ms, once on each machine; programs that make few small arrays do without
 _MISSES = [0]
-_PARTS = ("element", "store", "number", "show", "take", "put", "open", "full")
+_PARTS_LOADED: list[bool] = []
+_ELEMENTS, _PARTS = ("element", "store", "number"), ("show", "take", "put", "open", "full")
 
 
 class NativeElements:
     """The native functions for elements and parts of arrays: see ``weft.devices.native_protocols.SmallWork``."""
 
-    __slots__ = _PARTS  # Python reads slots faster than the attributes of a namespace
+    __slots__ = _ELEMENTS + _PARTS  # Python reads slots faster than the attributes of a namespace
 
     def __init__(self) -> None:
-        for name in _PARTS:
+        for name in _ELEMENTS + _PARTS:
             setattr(self, name, not_available)
 
     if TYPE_CHECKING:
@@ -162,10 +163,19 @@ def start() -> None:
         {"inputs": (), "source_line": None, "holder": None}, {"_base": None, "_trace": None},
     ))
     _WORK.append(work)
-    for name in _PARTS:
+    for name in _ELEMENTS:
         setattr(NATIVE_ELEMENTS, name, getattr(work, name))
     for function in [*implementations.KERNELS.items()]:
         _offer(*function)
+
+
+def load_parts() -> None:
+    """Load the device's functions for parts of arrays, if it has some."""
+    start()
+    _PARTS_LOADED.append(True)
+    if (work := _WORK[0]) is not None:
+        for name in _PARTS:
+            setattr(NATIVE_ELEMENTS, name, getattr(work, name))
 
 
 def _offer(key: tuple[Primitive, tuple[Format, ...]], function: Callable[..., None]) -> None:

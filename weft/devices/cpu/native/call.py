@@ -119,14 +119,16 @@ def builtin(name: str, address: int, bound: Any) -> Any:
     return make(ctypes.addressof(method), bound, None)
 
 
-MODULES = ("memory", "run", "small")  # of the native functions, in the order in which a process needs them
+MODULES = ("memory", "run", "small", "parts")  # of the native functions, in the order in which a process needs them
 
 
 def text(module: str) -> str:
-    """Return the LLVM text of one of ``MODULES``: buffers; calls, warm calls and loops; or small eager operations. Internal
-    functions that two modules use are part of both."""
+    """Return the LLVM text of one of ``MODULES``: buffers; calls, warm calls and loops; small eager operations; or parts of
+    small arrays. Internal functions that two modules use are part of both."""
     from weft.devices.cpu.native import call_fast_ir, loop_ir, memory_ir, operators_ir, parts_ir, walk_ir
     from weft.devices.cpu.native.routine import text_of_all
 
-    files = {"memory": (memory_ir,), "run": (walk_ir, call_fast_ir, loop_ir), "small": (operators_ir, parts_ir)}[module]
+    files = {
+        "memory": (memory_ir,), "run": (walk_ir, call_fast_ir, loop_ir), "small": (operators_ir,), "parts": (parts_ir,),
+    }[module]
     return text_of_all(r for file in files for r in file.ROUTINES)

@@ -134,6 +134,7 @@ def install(cls: type, table: str, world: WarmCallContext, address: int, state: 
 
 # ---- small operations
 
+PARTS = ("show", "take", "put", "open", "full")  # the functions of parts_ir.py
 _ROW = layouts.extent(layouts.OPERATION_ROW)
 _KINDS = {"signed": layouts.INTEGER, "unsigned": layouts.UNSIGNED, "bool": layouts.BOOLEAN}
 
@@ -167,11 +168,13 @@ class CPUSmall:
         self.element = builtin("weft_element", native["weft_element"], None)
         self.store = builtin("weft_store", native["weft_store"], None)
         self.number = builtin("weft_number", native["weft_number"], None)
-        self.show = builtin("weft_show", native["weft_show"], None)
-        self.take = builtin("weft_take", native["weft_take"], None)
-        self.open = builtin("weft_open", native["weft_open"], None)
-        self.full = builtin("weft_full", native["weft_full"], None)
-        self.put = builtin("weft_put", native["weft_put"], None)
+
+    def __getattr__(self, name: str) -> Any:
+        """Load the functions for parts of arrays when one of them is first used: many programs need none."""
+        if name not in PARTS:
+            raise AttributeError(name)
+        function = self.__dict__[name] = builtin(f"weft_{name}", self._native[f"weft_{name}"], None)
+        return function
 
     def operation(self, arity: int) -> CPUOperation:
         return CPUOperation(self._native, arity, self._formats)
