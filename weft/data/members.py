@@ -7,10 +7,10 @@ from typing import Any
 
 
 def has_members(value: Any) -> bool:
-    """Return whether a value is a tuple or dict of arrays. Lists, and tuples of numbers, are arrays themselves."""
+    """Return whether a value is a tuple or dict of arrays. Lists, and tuples of numbers, are arrays themselves; None is a left-out array."""
     if isinstance(value, Mapping):
         return True
-    return isinstance(value, tuple) and any(getattr(v, "ndim", 0) or has_members(v) for v in value)
+    return isinstance(value, tuple) and any(v is None or getattr(v, "ndim", 0) or has_members(v) for v in value)
 
 
 def map_members(function: Callable[[Any], Any], value: Any) -> Any:
