@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 import weft as wf
 from tests.train.making import bits
 from weft.data.members import list_members, map_members
-from weft.errors import DataError
+from weft.errors import DataError, ShapeError
 
+fit_module = importlib.import_module("weft.train.fit")
+X = np.random.default_rng(0).normal(size=(9, 2)).astype("float32") - 3
 KINDS = {"mse": 2, "l1": 1, "huber": 3, "cross_entropy": 4, "binary_cross_entropy_with_logits": 2, "hinge": 1}  # columns
 
 
@@ -179,3 +182,60 @@ def test_ways_to_train_give_the_same(seed: int, tmp_path: Any) -> None:
     out = wf.train.predict(want, case.x, batch_size=7)
     for a, b in zip(list_members(out), list_members(want(*case.x) if isinstance(case.x, tuple) else want(**case.x)), strict=True):
         assert np.allclose(a, b.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_one_trace_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of a dict's keys in a batch is no new structure; the shorter last batch is a second shape."""
+    steppers: list[Any] = []
+    make = fit_module.make_stepper
+    monkeypatch.setattr(fit_module, "make_stepper", lambda *args: steppers.append(make(*args)) or steppers[-1])
+    rng = np.random.default_rng()
+    x, y = {"a": rng.normal(size=(40, 2)), "b": rng.normal(size=(40, 3))}, {"p": rng.normal(size=(40, 2)), "q": np.ones((40, 1))}
+    weights = {"q": rng.uniform(size=40)}
+
+    def batches() -> Any:
+        for k, first in enumerate(range(0, 40, 12)):
+            parts = map_members(lambda a: a[first : first + 12], (x, y, weights))  # noqa: B023  used at once
+            yield tuple(dict(reversed(part.items())) if k % 2 else part for part in parts)
+
+    losses = {"p": "mse", "q": "l1"}
+    for data in ({"x": x, "y": y, "sample_weights": weights, "batch_size": 12}, {"x": batches}):
+        wf.train.fit(TreeNet(x, losses), **data, loss=losses, epochs=3, show=False)
+        assert steppers.pop()._jitted_batch.traces == 2
+
+
+@pytest.mark.parametrize("change,error,message", [
+    ({"x": {"a": X}}, TypeError, "Pair.forward takes a, b, but x has no 'b'"),
+    ({"x": {"a": X, "b": X, "c": X}}, TypeError, "Pair.forward takes a, b, but x has 'c', which it does not take"),
+    ({"x": {"a": X, "b": X[:3]}}, ShapeError, r"x\['a'\] has 9 samples \(shape \(9, 2\)\), x\['b'\] has 3 \(shape \(3, 2\)\)"),
+    ({"x": (X, X, X)}, TypeError, "Pair.forward takes a, b, but x is a tuple of 3"),
+    ({"x": X}, TypeError, r"Pair.forward takes a, b, but x is one array: give x=\(a, b\)"),
+    ({"y": {"p": X}}, ValueError, "y has no 'q', for which there is a loss"),
+    ({"y": {"p": X, "q": X, "r": X}}, ValueError, "y has 'r', for which there is no loss"),
+    ({"y": {"p": X, "q": X[:4]}}, ShapeError, r"x\['a'\] has 9 samples .*, y\['q'\] has 4"),
+    ({"y": (X, X)}, TypeError, "loss is a dict of 'p', 'q', but y is a tuple of 2"),
+    ({"loss": "mse"}, TypeError, "y is a dict of 'p', 'q', but loss= is one loss of one array"),
+    ({"loss": {"p": "mse"}, "y": {"p": X}}, ValueError, "output 'q' of the model has no loss; None leaves it out"),
+    ({"loss": {"p": "mse", "q": "mse", "r": "mse"}, "y": {"p": X, "q": X, "r": X}}, ValueError, "the loss 'r' has no output"),
+    ({"loss": {"p": "mse", "q": "mze"}}, ValueError, r"loss\['q'\]: no loss 'mze'"),
+    ({"loss_weights": {"r": 1.0}}, ValueError, "loss_weights has 'r', for which there is no loss"),
+    ({"loss_weights": {"p": "1"}}, TypeError, r"loss_weights\['p'\] must be a finite number, not '1'"),
+    ({"metrics": ["mae"]}, TypeError, ".*metrics is .'mae'.: give metrics by output"),
+    ({"metrics": {"r": "mae"}}, ValueError, "metrics has 'r', for which there is no loss"),
+    ({"sample_weights": {"r": X[:, 0]}}, ValueError, "sample_weights has 'r', for which there is no loss"),
+    ({"sample_weights": X[:4, 0]}, ShapeError, ".*sample_weights has 4"),
+    ({"class_weights": {"p": {0: 1.0}}}, TypeError, r"class_weights need labels from 0 in y\['p'\]"),
+])
+def test_structures_that_do_not_fit(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    class Pair(wf.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = wf.nn.Linear(2, 2)
+
+        def forward(self, a: wf.Array, b: wf.Array) -> dict[str, wf.Array]:
+            return {"p": self.layer(a), "q": self.layer(b)}
+
+    options = {"x": {"a": X, "b": X}, "y": {"p": X, "q": X}, "loss": {"p": "mse", "q": wf.losses.l1}, "epochs": 1, "show": False}
+    with pytest.raises(error, match="fit: " + message):
+        wf.train.fit(Pair(), **{**options, **change})
+    wf.train.fit(Pair(), **{**options, "loss": {"p": "mse", "q": None}, "y": {"p": X}})

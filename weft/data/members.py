@@ -7,7 +7,7 @@ from typing import Any
 
 
 def has_members(value: Any) -> bool:
-    """Return whether a value is a tuple or dict of arrays. Lists, and tuples of numbers, are arrays themselves; None is a left-out array."""
+    """Return whether a value is a tuple or dict of arrays. Lists, and tuples of numbers, are arrays themselves."""
     if isinstance(value, Mapping):
         return True
     return isinstance(value, tuple) and any(v is None or getattr(v, "ndim", 0) or has_members(v) for v in value)

@@ -404,12 +404,12 @@ def _are_labels(labels: np.ndarray) -> bool:
 def _check_labels(target: np.ndarray, term: Term, function: str) -> None:
     assert term.classes is not None
     name = "y" + "".join(f"[{key!r}]" for key in term.path)
-    if _has_columns(target):
-        return
-    if not _are_labels(target):
-        other = target[(target < 0) | (target != np.floor(target))].reshape(-1)[0]
+    has_columns = _has_columns(target)
+    wrong = (target < 0) | (target > 1 if has_columns else target != np.floor(target))
+    if wrong.any():
+        other = target[wrong][0]
         raise DTypeError(f"{function}: class_weights need labels from 0 in {name}, or one-hot rows; it holds {other}")
-    if term.limit is not None and target.max() >= term.limit:
+    if term.limit is not None and not has_columns and target.max() >= term.limit:
         raise ValueError(f"{function}: {name} has the label {int(target.max())}, class_weights has {term.limit} weights")
 
 
