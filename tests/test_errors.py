@@ -141,7 +141,7 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "empty data": (lambda: fit(X[:0], Y[:0]), ShapeError, r"x is empty: shape \(0, 4\)"),
     "fewer labels": (lambda: fit(y=Y[:4]), ShapeError, r"x has 5 samples \(shape \(5, 4\)\), y has 4"),
     "data too wide": (lambda: fit(model=linear(7)), ShapeError, "in_features = 7"),
-    "words": (lambda: fit(np.array([["a"] * 4] * 5)), DTypeError, "fit: x must hold real numbers, not texts: np.unique"),
+    "words": (lambda: fit(np.array([["a"] * 4] * 5)), DTypeError, "fit: x must hold real numbers, not texts: wf.data"),
     "no epochs": (lambda: fit(epochs=0), ValueError, "epochs must be at least 1, not 0"),
     "no batch": (lambda: fit(batch_size=0), ValueError, "batch_size must be at least 1, not 0"),
     "all for validation": (lambda: fit(validation=1.0), ValueError, r"validation must be a fraction in \[0, 1\)"),

@@ -193,7 +193,7 @@ X = np.zeros((10, 3), np.float32)
     (lambda: Loader(np.array(["a", "b"])), DTypeError, "array 0 must hold numbers"),
     (lambda: list(Loader([X[0], X[0, :2]], 2)), DataError, r"part 0 of the samples has shapes \(2,\), \(3,\)"),
     (lambda: wf.train.fit(net(), X, show=False), TypeError, "y is missing"),
-    (lambda: wf.train.fit(net(), Loader(X), show=False), TypeError, r"must give pairs \(x, y\), not ndarray"),
+    (lambda: wf.train.fit(net(), Loader(X), show=False), TypeError, r"must give pairs \(x, y\), or triples \(.*\), not ndarray"),
     (lambda: wf.train.fit(net(), Loader((X, np.arange(10) // 8)), epochs=1, show=False, validation=Loader((X, np.arange(10)), 4)),
      ValueError, "label 2 at position 2"),
     (lambda: wf.train.fit(net(), Loader((X, np.arange(10)), 4), show=False), ValueError, "label 2 at position 2"),

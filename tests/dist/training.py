@@ -52,6 +52,26 @@ def with_table(rng: np.random.Generator, dropout: float) -> Any:
     return nn.Sequential(nn.Flatten(), rows, table, nn.Flatten(), nn.Dropout(dropout), nn.Linear(108, 4))
 
 
+class Two(nn.Module):
+    """Two inputs and two outputs around a net."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        self.net, self.size = net, nn.Linear(4, 2)
+
+    def forward(self, image: Any, numbers: Any) -> dict[str, Any]:
+        scores = self.net(image) + numbers
+        return {"digit": scores, "size": self.size(scores)}
+
+
+def as_two(rng: np.random.Generator, x: np.ndarray, y: np.ndarray) -> tuple[Any, ...]:
+    """Return inputs, targets and sample weights for :class:`Two`."""
+    numbers = rng.normal(size=(len(x), 4)).astype("float32")
+    targets = {"size": numbers[:, :2], "digit": y}
+    weights = rng.uniform(0, 2, len(x)).astype("float32")
+    return {"numbers": numbers, "image": x}, targets, weights
+
+
 OPTIMIZERS = (
     lambda: wf.optim.Adam(1e-2, clip_norm=0.5), lambda: wf.optim.SGD(0.1, momentum=0.9), lambda: wf.optim.AdamW(1e-2),
     lambda: wf.optim.LAMB(1e-2, clip_norm=1.0), lambda: wf.optim.Eve(),
@@ -119,7 +139,19 @@ def train_case(rng: np.random.Generator) -> str:
     wf.random.seed(int(rng.integers(100)) + (0 if RANK == 0 else 1000 + RANK))  # rank 0 decides
     net = make(rng, float(rng.choice([0.0, 0.3])))
     optimizer = OPTIMIZERS[rng.integers(len(OPTIMIZERS))]()
-    if source == 0:
+    if rng.random() < 0.4:
+        net, (inputs, targets, weights) = Two(net), as_two(rng, x, y)
+        options |= {"loss": {"size": "mse", "digit": "cross_entropy"}, "loss_weights": {"size": 0.3}}
+        options["metrics"] = {"digit": "accuracy"}
+        options["class_weights"] = {"digit": [1.0, 2.0, 0.5, 1.0]} if rng.random() < 0.5 else None
+        both = options["validation"]
+        options["validation"] = as_two(rng, *held) if isinstance(both, tuple) else 0.0 if isinstance(both, list) else both
+        if source == 0:
+            samples = (inputs, targets)
+            options |= {"batch_size": batch_size, "sample_weights": weights}
+        else:
+            samples = (wf.data.Loader((inputs, targets, weights), batch_size, seed=3),)
+    elif source == 0:
         options["batch_size"], samples = batch_size, (as_memory_map(x) if rng.random() < 0.4 else x, y)
     elif source == 1:
         samples = (wf.data.Loader((x, y), batch_size, seed=3),)

@@ -48,15 +48,15 @@ class Wide(wf.nn.Module):
 
 
 MESSAGES = {
-    "two inputs": (lambda: fit(x=(X, X)), "fit: x is a tuple of 2 inputs; fit takes one array of them: join them"),
-    "inputs of two shapes": (lambda: fit(x=[X, X[:, :2]]), "fit: x is a list of 2 inputs"),
-    "a dict": (lambda: fit(x={"a": X, "b": X}), "fit: x is a dict of 2 inputs"),
+    "two inputs": (lambda: fit(x=(X, X)), "Sequential.forward takes x, but x is a tuple of 2"),
+    "inputs of two shapes": (lambda: fit(x=[X, X[:, :2]]), "fit: x is a list of 2 arrays of several shapes, but a list is one"),
+    "a dict": (lambda: fit(x={"a": X, "b": X}), "fit: Sequential.forward takes x, but x has no 'x'"),
     "a path": (lambda: fit(x="data.csv"), "fit: x is a path, 'data.csv': read the file first"),
     "two outputs": (lambda: fit(Net(lambda h: (h, h))), "fit: the model returns a tuple of 2; cross_entropy needs an array"),
     "two outputs, mse": (
         lambda: fit(Net(lambda h: (h, h)), y=X, loss=wf.losses.mse), "the model returns a tuple of 2; the loss needs",
     ),
-    "predict two outputs": (lambda: wf.train.predict(Net(lambda h: (h, h)), X), "predict: the model returns a tuple of 2"),
+    "predict no output": (lambda: wf.train.predict(Net(lambda h: None), X), "predict: the model returns None"),
     "no return": (lambda: fit(Net(lambda h: None)), "fit: the model returns None: end its forward with `return`"),
     "no return, own loss": (lambda: fit(Net(lambda h: None), loss=lambda out, y: out), "fit: the model returns None: end its"),
     "a class": (lambda: wf.nn.Sequential(wf.nn.Flatten), "Sequential: layer 0 is the class Flatten: call it, Flatten(...)"),
@@ -72,8 +72,8 @@ MESSAGES = {
     "missing numbers": (lambda: wf.array(np.array([None, 1.0])), "None cannot be held: write float('nan')"),
     "dates": (lambda: wf.array(np.array(["2020-01-01"], "datetime64[D]")), "dates cannot be held: subtract a date"),
     "complex data": (lambda: fit(x=X.astype("complex64")), "fit: x must hold real numbers, not complex64: give its real and"),
-    "a loss by name": (lambda: fit(loss="mse"), "not 'mse'; in weft: wf.losses.mse"),
-    "a loss by Keras' name": (lambda: fit(loss="categorical_crossentropy"), "in weft: wf.losses.cross_entropy"),
+    "a loss by name": (lambda: fit(loss="MSELoss"), "fit: loss: no loss 'MSELoss'; in weft: 'mse'"),
+    "a loss by Keras' name": (lambda: fit(loss="categorical_crossentropy"), "; in weft: 'cross_entropy'"),
     "an optimizer by name": (lambda: fit(optimizer="adam"), "not 'adam'; in weft: wf.optim.Adam()"),
     "a schedule": (lambda: wf.optim.Adam(schedule=0.9), "Adam: schedule must be a function of the number of steps"),  # type: ignore[arg-type]
     "a schedule set later": (lambda: setattr(wf.optim.Adam(), "schedule", 0.9), "Adam: schedule must be a function"),

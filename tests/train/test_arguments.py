@@ -15,7 +15,8 @@ X, Y = data(40)
 @pytest.mark.parametrize("change,error,pattern", [
     ({"model": lambda x: x}, TypeError, "model must be a wf.nn.Module, .*, not a function"),
     ({"model": wf.nn.Tanh}, TypeError, r"model must be .*, not the class Tanh: call it, Tanh\(\.\.\.\)"),
-    ({"loss": "mse"}, TypeError, r"loss must be a function of \(predictions, targets\), .*, not 'mse'"),
+    ({"loss": "MSELoss"}, ValueError, "loss: no loss 'MSELoss'; in weft: 'mse'"),
+    ({"loss": 3}, TypeError, r"loss must be a function of \(predictions, targets\), .*, not 3"),
     ({"optimizer": "adam"}, TypeError, "optimizer must be one of wf.optim, .*, not 'adam'"),
     ({"optimizer": wf.optim.Adam}, TypeError, r"optimizer must be .*, not the class Adam: call it, Adam\(\.\.\.\)"),
     ({"epochs": 1.5}, TypeError, "epochs must be an integer, not 1.5"),

@@ -5,12 +5,14 @@ order determined by a seed.
 """
 
 from weft.data.augment import mixup, random_crop, random_erasing, random_flip
+from weft.data.images import image_folder
+from weft.data.labels import LabelEncoder
 from weft.data.loader import Loader
 from weft.data.row_files import RowFiles, open_rows
 from weft.data.sets import Split, load_digits, load_mnist
 from weft.data.unigram import UnigramSampler
 
 __all__ = [
-    "Loader", "RowFiles", "Split", "UnigramSampler", "load_digits", "load_mnist", "mixup", "open_rows", "random_crop",
-    "random_erasing", "random_flip",
+    "LabelEncoder", "Loader", "RowFiles", "Split", "UnigramSampler", "image_folder", "load_digits", "load_mnist", "mixup",
+    "open_rows", "random_crop", "random_erasing", "random_flip",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from numpy.random import default_rng
 
 from weft.array import Array
 from weft.array.convert import refuse_subclass
+from weft.data.members import describe_tree, has_members, list_members, map_members, read_members
 from weft.data.row_files import RowFiles
 from weft.dtypes.api import as_dtype, is_float, is_real
 from weft.errors import DataError, DTypeError, ShapeError, short
@@ -49,8 +50,9 @@ class Loader(KeywordCheck):
     Parameters
     ----------
     data : array, tuple of arrays, or data set
-        Arrays must have equal numbers of rows. A data set has ``len(data)``, and ``data[i]`` is a sample: an array or number, or
-        a tuple of them. Samples are stacked.
+        Arrays must have equal numbers of rows. In the place of an array there may be a tuple or dict of arrays, such as the
+        inputs of a model with two arguments, ``Loader(((left, right), y))``. A data set has ``len(data)``, and ``data[i]`` is a
+        sample: an array or number, or a tuple of them, or of tuples and dicts. Samples are stacked.
     batch_size : int
     shuffle : bool
         Whether each epoch has a new order.
@@ -98,10 +100,11 @@ class Loader(KeywordCheck):
         self.arrays: tuple[Any, ...] | None
         self.is_single = not isinstance(data, tuple)
         if isinstance(data, tuple) or hasattr(data, "dtype"):
-            self.arrays = tuple(_check_array(a, k) for k, a in enumerate(data if isinstance(data, tuple) else (data,)))
-            if not self.arrays:
+            parts = enumerate(data if isinstance(data, tuple) else (data,))
+            self.arrays = tuple(read_members(_check_array, f"array {k}", a) for k, a in parts)
+            lengths = [len(a) for a in list_members(self.arrays)]
+            if not lengths:
                 raise ShapeError("Loader: data holds no array")
-            lengths = [len(a) for a in self.arrays]
             if len(set(lengths)) > 1:
                 raise ShapeError(f"Loader: the arrays have {', '.join(map(str, lengths))} rows; these numbers must be equal")
             self.samples = lengths[0]
@@ -204,7 +207,7 @@ class Loader(KeywordCheck):
         numbers: Any = slice(before + first, before + last) if order is None else order[before + first : before + last]
         parts: tuple[Any, ...]
         if self.arrays is not None:
-            parts = tuple(np.asarray(a[numbers]) for a in self.arrays)
+            parts = map_members(lambda a: np.asarray(a[numbers]), self.arrays)
             is_single = self.is_single
         else:
             samples = range(before + first, before + last) if order is None else numbers.tolist()
@@ -215,12 +218,13 @@ class Loader(KeywordCheck):
                 more["rng"] = default_rng([self.seed, epoch, k, *(() if part is None else (part.number,))])
             transformed = self.transform(*parts, **more)
             parts, is_single = (transformed, False) if isinstance(transformed, tuple) else ((transformed,), True)
-            if part is not None and any(len(p) != last - first for p in parts):
+            counts = [len(p) for p in list_members(parts)]
+            if part is not None and any(count != last - first for count in counts):
                 raise ShapeError(
-                    f"Loader: the transform returned {len(parts[0])} rows for {last - first}; with shards= it gets the rows of a "
+                    f"Loader: the transform returned {counts[0]} rows for {last - first}; with shards= it gets the rows of a "
                     "shard, and must return as many"
                 )
-        out = tuple(self._cast(p) for p in parts)
+        out = tuple(read_members(lambda _, a: self._cast(a), "", p) for p in parts)
         return out[0] if is_single else out
 
     def _cast(self, part: Any) -> Array:
@@ -231,13 +235,13 @@ class Loader(KeywordCheck):
         return asarray(part.astype(self.dtype) if self.dtype is not None and is_float(part.dtype) else part)
 
 
-def _check_array(a: Any, k: int) -> Any:
+def _check_array(name: str, a: Any) -> Any:
     refuse_subclass(a)
     content = a.numpy() if isinstance(a, Array) else a if isinstance(a, np.ndarray | RowFiles) else np.asarray(a)
     if not content.ndim:
-        raise ShapeError(f"Loader: array {k} has no dimensions; its first dimension must be that of the samples")
+        raise ShapeError(f"Loader: {name} has no dimensions; its first dimension must be that of the samples")
     if not is_real(content.dtype):
-        raise DTypeError(f"Loader: array {k} must hold numbers, not {content.dtype}")
+        raise DTypeError(f"Loader: {name} must hold numbers, not {content.dtype}")
     return content
 
 
@@ -245,15 +249,26 @@ def _stack_samples(samples: list[Any]) -> tuple[tuple[Any, ...], bool]:
     """Return the stacked parts of the samples, and whether a sample is a single value instead of a tuple."""
     is_single = not isinstance(samples[0], tuple | list)
     columns = [samples] if is_single else list(zip(*samples, strict=True))
-    out = []
-    for k, column in enumerate(columns):
-        parts = [p.numpy() if isinstance(p, Array) else np.asarray(p) for p in column]
-        shapes = {p.shape for p in parts}
-        if len(shapes) > 1:
-            listed = ", ".join(map(str, sorted(shapes)))
-            raise DataError(f"Loader: part {k} of the samples has shapes {listed}; they must be equal")
-        out.append(np.stack(parts))
-    return tuple(out), is_single
+    return tuple(_stack(column, f"part {k}") for k, column in enumerate(columns)), is_single
+
+
+def _stack(column: Sequence[Any], name: str) -> Any:
+    """Return one part of the samples, stacked. Parts that are tuples or dicts have stacked members."""
+    first = column[0]
+    if has_members(first):
+        keys = list(first) if isinstance(first, Mapping) else range(len(first))
+        for other in column:
+            if type(other) is not type(first) or (list(other) if isinstance(other, Mapping) else range(len(other))) != keys:
+                both = f"{describe_tree(first)} in one and {describe_tree(other)} in another"
+                raise DataError(f"Loader: {name} of the samples is {both}")
+        stacked = {key: _stack([part[key] for part in column], f"{name}[{key!r}]") for key in keys}
+        return stacked if isinstance(first, Mapping) else tuple(stacked.values())
+    parts = [p.numpy() if isinstance(p, Array) else np.asarray(p) for p in column]
+    shapes = {p.shape for p in parts}
+    if len(shapes) > 1:
+        listed = ", ".join(map(str, sorted(shapes)))
+        raise DataError(f"Loader: {name} of the samples has shapes {listed}; they must be equal")
+    return np.stack(parts)
 
 
 def _takes_rng(f: Callable) -> bool:

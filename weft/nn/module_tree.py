@@ -52,6 +52,7 @@ class ModuleTree(KeywordCheck):
     _results: tuple[str, ...] = ()  # attributes that hold arrays of the last call: neither trained nor saved
     frozen: tuple[str, ...] = ()  # arrays that are not trained, by their names inside the module: set by ``freeze``
     keeps_dtype = False  # whether ``astype`` leaves the arrays of this module as they are
+    stored_text: str | None = None  # what a weight file keeps of this module beside its arrays, for ``take_text(parse_text(it))``
     stored_form = ""  # what the numbers of this module's arrays mean; a weight file that says otherwise is not loaded
 
     def __init__(self) -> None:

@@ -51,8 +51,8 @@ LONG_HEADER = 1 << 20  # bytes above which the form of a header is checked befor
 # a header without blanks and with each string shortened to a quote: tables of strings and lists of ints, in one table
 HEADER_FORM = re.compile(rb'\{(?:(?:,|(?<=\{))":\{(?:(?:,|(?<=\{))":(?:"|\[(?:\d++,?+)*+\]))*+\})*+\}')
 STRING, BLANKS = re.compile(rb'"(?:[^"\\]|\\.)*+"'), re.compile(rb"[ \t\r\n]++")
-META, HEADER, TENSOR, FORMAT, STORED, DICTS = (
-    "__metadata__", "weft.sha256", "sha256:", "weft.dtype:", "weft.quantized:", "weft.dicts",
+META, HEADER, TENSOR, FORMAT, STORED, DICTS, TEXT = (
+    "__metadata__", "weft.sha256", "sha256:", "weft.dtype:", "weft.quantized:", "weft.dicts", "weft.text:",
 )
 BLANK = "0" * 64
 _REPAIR = ". Copy, download or save it again"
@@ -75,10 +75,12 @@ OTHER_FORMATS = {  # first bytes of files that users mistake for weight files
 }
 
 
-def pack(arrays: dict[str, np.ndarray], stored_forms: Mapping[str, str] = {}, dicts: Sequence[str] = ()) -> bytes:
+def pack(
+    arrays: dict[str, np.ndarray], stored_forms: Mapping[str, str] = {}, dicts: Sequence[str] = (), texts: Mapping[str, str] = {},
+) -> bytes:
     """Return the content of a weight file; raise DataError if the format does not support a name or dtype.
 
-    stored_forms : by the names of quantized modules, see :class:`ModuleTree`
+    stored_forms, texts : by the names of modules, see :class:`ModuleTree`
     dicts : names of nested dicts
     """
     for name in arrays:
@@ -89,6 +91,7 @@ def pack(arrays: dict[str, np.ndarray], stored_forms: Mapping[str, str] = {}, di
     ordered = sorted(arrays.items(), key=lambda kv: (-kv[1].dtype.itemsize, kv[0]))  # large elements first, to align all
     metadata, entries, parts, at = {"format": "weft", HEADER: BLANK}, {}, [], 0
     metadata.update((STORED + name, form) for name, form in stored_forms.items())
+    metadata.update((TEXT + name, text) for name, text in texts.items())
     if dicts:
         metadata[DICTS] = json.dumps(dicts)
     for name, array in ordered:
@@ -328,7 +331,11 @@ def save(path: str | os.PathLike, arrays: Any, dtype: Any = None) -> None:
         values = read_array(array.node) if isinstance(array, Array) else _as_values(name, array)
         is_cast = stored is not None and is_float(values.dtype)
         content[name] = _cast(values, stored, f"save: {name!r}") if is_cast else values
-    write_atomically(path, _pack_npz(content) if place.suffix == ".npz" else pack(content, tree.forms, tree.dicts))
+    texts = {name: module.stored_text for name, module in tree.texts.items()}
+    if texts and place.suffix == ".npz":
+        kind = type(next(iter(tree.texts.values()))).__name__
+        raise DataError(f"save: {os.fspath(path)}: .npz holds arrays only, and not the texts of {kind}: write .safetensors")
+    write_atomically(path, _pack_npz(content) if place.suffix == ".npz" else pack(content, tree.forms, tree.dicts, texts))
 
 
 def _check_path(function: str, path: Any, order: str) -> None:
@@ -427,6 +434,16 @@ def load_into(
     for name, form in tree.forms.items():
         if (of_file := metadata.get(STORED + name, form)) != form:
             raise DataError(f"{path}: {name!r} is {short_repr(of_file)[1:-1]}, the model's is {form}: quantize the model alike")
+    texts = {}
+    for name, module in tree.texts.items():
+        if (text := metadata.get(TEXT + name)) is not None:
+            try:
+                texts[name] = module.parse_text(text)
+            except DataError as error:
+                raise DataError(f"{path} is damaged: {name or type(module).__name__!r}: {error}{_REPAIR}") from None
+        elif strict and rename is None:
+            owner = f"{name!r} ({type(module).__name__})"
+            raise DataError(f"{path} has no texts for {owner}; strict=False leaves it as it is")
     own = tree.leaves
     loaded = rename_arrays(loaded, rename, path, own.keys())
     for other, first in tree.aliases.items():
@@ -471,6 +488,8 @@ def load_into(
             array[...] = ready[name]
         else:
             tree.setters[name](ready[name])
+    for name, content in texts.items():
+        tree.texts[name].take_text(content)
     if partial_load:
         warn(partial_load)
     return model
@@ -505,7 +524,7 @@ class _Tree:
     """The arrays and numbers in a Module, an optimizer or nested dicts, by dotted name.
 
     dicts : names of the dicts inside. forms, aliases, state_names : see :class:`ModuleTree`, :func:`find_aliases` and
-    :func:`recurrent_state_names`. setters : of the numbers
+    :func:`recurrent_state_names`. texts : the modules that have a ``stored_text``. setters : of the numbers
     """
 
     def __init__(self, function: str, tree: Any) -> None:
@@ -515,6 +534,7 @@ class _Tree:
         self.forms: dict[str, str] = {}
         self.aliases: dict[str, str] = {}
         self.state_names: set[str] = set()
+        self.texts: dict[str, Any] = {}
         self.setters: dict[str, Callable[[Any], None]] = {}
         self._add("", tree)
 
@@ -524,6 +544,7 @@ class _Tree:
             for inner, array in _weights_of(value).items():
                 self._put(prefix + inner, array)
             self.forms |= {prefix + inner: form for inner, form in _stored_forms(value).items()}
+            self.texts |= {(prefix + inner).rstrip("."): m for inner, m in value.modules() if m.stored_text is not None}
             self.aliases |= {prefix + other: prefix + first for other, first in find_aliases(value).items()}
             self.state_names |= {prefix + inner for inner in recurrent_state_names(value)}
         elif is_optimizer(value):
@@ -643,6 +664,11 @@ def _read(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, str
     if content.startswith((b"PK\3\4", b"PK\5\6")):  # the second begins an archive of nothing
         return _unpack_npz(content, source), {}
     return unpack_all(content, source)
+
+
+def stored_texts(model: ModuleTree) -> dict[str, str]:
+    """Return the texts that a file keeps of a model's modules, by their names."""
+    return {name: m.stored_text for name, m in model.modules() if m.stored_text is not None}
 
 
 def _stored_forms(model: ModuleTree) -> dict[str, str]:

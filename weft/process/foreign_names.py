@@ -10,7 +10,7 @@ _LOOP = "wf.value_and_grad(loss)(model, ...) and optimizer.update(model, gradien
 _SEEDED = "wf.random.seed(0)"
 _DEVICE = 'wf.set_device("gpu"); arrays move to the program that reads them'
 _FIT = "wf.train.fit(model, x, y, optimizer=..., loss=..., metrics=...)"
-_EVALUATE = "wf.train.accuracy(model, x, y)"
+_EVALUATE = "wf.train.evaluate(model, x, y, loss=..., metrics=...)"
 _PREDICT = "wf.train.predict(model, x)"
 _LAUNCH = "`weft launch -n 4 script.py` starts the ranks; wf.dist.rank() and wf.dist.size() say which they are"
 _SUM = "wf.dist.all_sum(x)"
@@ -149,7 +149,7 @@ MODULES: dict[str, dict[str, str]] = {
     "weft.train": {
         "lr_find": "wf.train.find_lr(model, x, y)", "LRFinder": "wf.train.find_lr(model, x, y)",
         "ModelCheckpoint": "checkpoint= of wf.train.fit, or wf.train.BestWeights(path=...)", "Trainer": "wf.train.fit",
-        "evaluate": _EVALUATE, "train": _FIT, "CSVLogger": "wf.train.CSVLog",
+            "train": _FIT, "CSVLogger": "wf.train.CSVLog",
     },
     "weft.dist": {
         "init_process_group": _LAUNCH, "initialize": _LAUNCH, "spawn": _LAUNCH, "run": _LAUNCH,
@@ -289,6 +289,7 @@ KEYWORDS: dict[str, tuple[str, ...]] = {  # keyword elsewhere -> weft's, the fir
     "gamma": ("factor",), "T_max": ("steps",), "decay_steps": ("steps",), "eta_min": ("least",), "input_dim": ("num_embeddings",),
     "output_dim": ("embedding_dim", "out_features"), "filepath": ("path",), "filename": ("path",),
     "restore_best_weights": ("restore",), "tolerance": ("min_delta",),
+    "class_weight": ("class_weights",), "sample_weight": ("sample_weights",),
     "embed_dim": ("features",), "num_heads": ("heads",), "dropout_rate": ("p", "dropout"),
 }
 REFUSED = {  # keywords that no function of weft has, and what to do instead
@@ -311,8 +312,6 @@ REFUSED = {  # keywords that no function of weft has, and what to do instead
     "device": 'wf.set_device("gpu") chooses where programs run, and arrays move there',
     "lr": "optimizers take it, optimizer=wf.optim.Adam(lr=1e-3)",
     "learning_rate": "optimizers take it, optimizer=wf.optim.Adam(lr=1e-3)",
-    "class_weight": "a loss with weights, loss=lambda p, y: wf.losses.cross_entropy(p, y, weight=weights)",
-    "sample_weight": "targets with the weights as a column, and a loss of your own that reads it",
     "return_sequences": "leave it out, the output of each step is returned, and the state beside it",
     "return_state": "leave it out, a recurrent layer returns (output, state)",
     "create_graph": "wf.grad(wf.grad(function))",

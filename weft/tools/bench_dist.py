@@ -157,7 +157,7 @@ def _time_steps(net: Any, x: Any, y: Any, loss: Callable) -> tuple[float, float,
 
     size, rows = wf.dist.size(), len(x)
     narrow = casts_to_float32(net)
-    x, y = cast_in_memory(*check_samples(x, y, "bench dist"), narrow)
+    x, y = cast_in_memory(check_samples(x, y, "bench dist"), narrow)
     feed = Arrays(x, y, None, rows, None, narrow)
     net(feed.batch(np.arange(rows))[0])  # creates parameters whose sizes depend on the input
     net.train()

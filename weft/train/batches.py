@@ -1,6 +1,7 @@
 """Feeds, the sources of batches: arrays in an order drawn each epoch, a Loader, or any iterable of batches.
 
 A feed yields the keys of an epoch's batches. A key is small, or the batch itself (``heavy``), and always gives the same batch.
+Inputs and targets are arrays, or nested tuples and dicts of arrays with equally many rows.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.array import Array, ndarray, wrap_buffer
 from weft.array.convert import refuse_subclass
 from weft.data.loader import Loader
+from weft.data.members import list_members, map_members, name_members, order_members, read_members
 from weft.data.row_files import ON_DISK
 from weft.dtypes.api import is_real
 from weft.dtypes.parse import parse_dtype
@@ -22,7 +24,30 @@ from weft.errors import DTypeError, ShapeError, short
 from weft.functions.creation.fill import asarray
 from weft.runtime import execute
 
-Batch = tuple[Array, Array]
+Batch = tuple[Any, Any]  # inputs and targets
+
+
+class Weighted(NamedTuple):
+    """Targets with sample weights: an array, or a tree of the structure of the losses."""
+
+    targets: Any
+    weights: Any
+
+
+def split_weights(y: Any) -> tuple[Any, Any]:
+    """Return the targets, and the sample weights or None."""
+    return (y.targets, y.weights) if isinstance(y, Weighted) else (y, None)
+
+
+def name_batch(x: Any, y: Any) -> list[tuple[str, Any]]:
+    """Return (name, array) of each array of a batch or of data."""
+    targets, weights = split_weights(y)
+    return [*name_members(x, "x"), *name_members(targets, "y"), *name_members(weights, "sample_weights")]
+
+
+def count_rows(x: Any) -> int:
+    """Return the number of rows of inputs."""
+    return (x if hasattr(x, "shape") else list_members(x)[0]).shape[0]
 
 
 class Arrays:
@@ -36,13 +61,12 @@ class Arrays:
     heavy = False
 
     def __init__(
-        self, x: np.ndarray, y: np.ndarray, rows: np.ndarray | None, batch_size: int, rng: np.random.Generator | None,
-        narrow: bool,
+        self, x: Any, y: Any, rows: np.ndarray | None, batch_size: int, rng: np.random.Generator | None, narrow: bool,
     ) -> None:
         self.x, self.y, self.rows, self.batch_size, self.rng = x, y, rows, batch_size, rng
-        self.samples = len(x) if rows is None else len(rows)
+        self.samples = count_rows(x) if rows is None else len(rows)
         self.steps = -(-self.samples // batch_size)
-        self.batch_bytes = batch_size * (x.nbytes // len(x) + y.nbytes // len(y))
+        self.batch_bytes = batch_size * sum(a.nbytes // len(a) for _, a in name_batch(x, y))
         self.readers = _make_reader(x, narrow), _make_reader(y, narrow)
 
     def state(self) -> dict[str, Any]:
@@ -78,13 +102,13 @@ class Arrays:
 
     def check_targets(self, check: Callable[[Any], None]) -> None:
         """Call ``check`` with all targets; with those on disk batch by batch, when they are read."""
-        if not isinstance(self.y, ON_DISK):
+        if not any(isinstance(a, ON_DISK) for a in list_members(self.y)):
             return check(self.y)
         read_x, read_y = self.readers
 
-        def read_and_check(rows: np.ndarray) -> Array:
+        def read_and_check(rows: np.ndarray) -> Any:
             y = read_y(rows)
-            check(y.numpy())
+            check(map_members(lambda a: a.numpy(), y))
             return y
 
         self.readers = read_x, read_and_check
@@ -101,9 +125,9 @@ class Arrays:
 
     def checksum(self) -> str:
         """Return a checksum of some rows, spread over the data."""
-        rows = np.unique(np.linspace(0, len(self.x) - 1, 64).astype(np.int64))
+        rows = np.unique(np.linspace(0, count_rows(self.x) - 1, 64).astype(np.int64))
         checksum = 0
-        for a in (self.x, self.y):
+        for _, a in name_batch(self.x, self.y):
             checksum = zlib.crc32(a[rows].tobytes(), checksum)
         return f"{checksum:08x}"
 
@@ -123,7 +147,8 @@ class Stream:
         self.samples = source.samples if isinstance(source, Loader) else None
         self.limit = steps
         self.steps: int | None = steps if steps is not None else len(source) if hasattr(source, "__len__") else None
-        self.check: Callable[[Array, Array], None] | None = None  # raises for a batch that does not fit
+        self.check: Callable[[Any, Any], None] | None = None  # raises for a batch that does not fit
+        self.first: Batch | None = None  # whose structure the other batches have
         self.batches_read = 0  # batches read from the source
 
     def state(self) -> dict[str, Any]:
@@ -165,16 +190,27 @@ class Stream:
             self.steps = count
 
     def _pair(self, item: Any) -> Batch:
-        if not isinstance(item, tuple | list) or len(item) != 2:
-            raise TypeError(f"fit: the data must give pairs (x, y), not {type(item).__name__}")
-        x, y = (self._array(part) for part in item)
-        if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
-            raise ShapeError(f"fit: a batch has x of shape {x.shape} and y of shape {y.shape}: they need equally many rows")
+        if not isinstance(item, tuple | list) or len(item) not in (2, 3):
+            given = type(item).__name__ + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
+            raise TypeError(f"fit: the data must give pairs (x, y), or triples (x, y, sample_weights), not {given}")
+        names = ("x", "y", "sample_weights")
+        x, y, *weights = (read_members(self._array, name, part) for name, part in zip(names, item, strict=False))
+        y = Weighted(y, *weights) if weights else y
+        arrays = name_batch(x, y)
+        rows = {a.shape[0] if a.ndim else 0 for _, a in arrays}
+        if len(rows) > 1 or 0 in rows:
+            shapes = " and ".join(f"{name} of shape {a.shape}" for name, a in arrays)
+            raise ShapeError(f"fit: a batch has {shapes}: they need equally many rows")
+        if self.first is None:
+            self.first = map_members(lambda _: 0, (x, y))
+        elif not isinstance(x, Array) or not isinstance(y, Array):
+            x = order_members(x, self.first[0], "x", "fit: the data")
+            y = order_members(y, self.first[1], "y", "fit: the data")
         if self.check is not None:
             self.check(x, y)
         return x, y
 
-    def _array(self, part: Any) -> Array:
+    def _array(self, name: str, part: Any) -> Array:
         array = part if isinstance(part, Array) else asarray(part if isinstance(part, np.ndarray) else np.asarray(part))
         return array.astype("float32") if self.narrow and array.dtype == np.float64 else array
 
@@ -182,13 +218,13 @@ class Stream:
         return key
 
     def count(self, key: Batch) -> int:
-        return key[0].shape[0]
+        return count_rows(key[0])
 
     def part(self, key: Batch, first: int, last: int) -> Batch:
-        return key[0][first:last], key[1][first:last]
+        return map_members(lambda a: a[first:last], key)
 
     def kept_bytes(self, key: Batch) -> int:
-        return sum(a.size * a.dtype.itemsize for a in key)
+        return sum(a.size * a.dtype.itemsize for a in list_members(key))
 
     def sample_number(self, key: Batch, row: int) -> int:
         return -1
@@ -197,11 +233,14 @@ class Stream:
 Feed = Arrays | Stream
 
 
-def _make_reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Array]:
-    """Return a function from row numbers, of any shape, to an Array of these rows.
+def _make_reader(array: Any, narrow: bool) -> Callable[[np.ndarray], Any]:
+    """Return a function from row numbers, of any shape, to an Array of these rows, or a tree of Arrays.
 
     Rows of plain arrays in memory are copied directly into the Array; others (memory-mapped, cast) through NumPy.
     """
+    if isinstance(array, tuple | dict):
+        readers = map_members(lambda a: _make_reader(a, narrow), array)
+        return lambda rows: map_members(lambda read: read(rows), readers)
     cast = np.float32 if narrow and array.dtype == np.float64 else None
     plain = array.dtype.isnative and array.dtype.isbuiltin == 1 and not isinstance(array, ON_DISK)
     if cast is not None or not plain:
@@ -214,51 +253,65 @@ def is_stream(x: Any) -> bool:
     """Return whether ``x`` is a source of batches, not an array."""
     if isinstance(x, Loader) or callable(x):
         return True
-    return isinstance(x, Iterable) and not hasattr(x, "dtype")
+    return isinstance(x, Iterable) and not hasattr(x, "dtype") and not isinstance(x, Mapping)
 
 
-def check_samples(x: Any, y: Any, function: str = "fit") -> tuple[np.ndarray, np.ndarray]:
-    """Return samples and targets as NumPy arrays (memory-mapped ones unchanged), or raise if they do not fit each other."""
-    for name, a in (("x", x), ("y", y)):
-        if isinstance(a, str | os.PathLike):
-            fix = "read the file first, such as np.load or np.loadtxt"
-            raise TypeError(f"{function}: {name} is a path, {os.fspath(a)!r}: {fix}")
-        shapes = {np.shape(part) for part in a if hasattr(part, "shape")} if isinstance(a, tuple | list) else set()
-        is_pair = isinstance(a, tuple) and len(a) < 9 and len(shapes) == 1 and shapes != {()}
-        if isinstance(a, Mapping) or len(shapes) > 1 or is_pair:
-            what = "input" if name == "x" else "target"
-            raise TypeError(
-                f"{function}: {name} is a {type(a).__name__} of {len(a)} {what}s; {function} takes one array of them: join them "
-                f"along an axis (wf.concat, wf.stack) and take them apart in {'forward' if name == 'x' else 'the loss'}, or "
-                "write the step with wf.value_and_grad and optimizer.update"
-            )
-        refuse_subclass(a)
-    x, y = (a.numpy() if isinstance(a, Array) else a if isinstance(a, ON_DISK) else np.asarray(a) for a in (x, y))
-    if not x.ndim:
-        raise ShapeError(f"{function}: x is one value, {short(x[()])}, not an array of samples")
-    if not len(x):
-        raise ShapeError(f"{function}: x is empty: shape {x.shape}")
-    if not y.ndim or len(x) != len(y):
-        count = f"{len(y)} (shape {y.shape})" if y.ndim else "no dimensions"
-        raise ShapeError(f"{function}: x has {len(x)} samples (shape {x.shape}), y has {count}")
-    for name, a in (("x", x), ("y", y)):
+def check_samples(x: Any, y: Any, function: str = "fit", weights: Any = None) -> tuple[Any, Any]:
+    """Return samples and targets as NumPy arrays (memory-mapped ones unchanged), or raise if they do not fit each other.
+
+    weights : sample weights, which are returned with the targets as :class:`Weighted`
+    """
+    if isinstance(x, Mapping | tuple) and not len(x):
+        raise ShapeError(f"{function}: x is an empty {type(x).__name__}, without an input")
+
+    def read(name: str, a: Any) -> Any:
+        return _read_array(name, a, function)
+
+    x, y = read_members(read, "x", x), read_members(read, "y", y)
+    if weights is not None:
+        y = Weighted(y, read_members(read, "sample_weights", weights))
+    (first, samples), *others = name_batch(x, y)
+    if not samples.ndim:
+        raise ShapeError(f"{function}: {first} is one value, {short(samples[()])}, not an array of samples")
+    if not len(samples):
+        raise ShapeError(f"{function}: {first} is empty: shape {samples.shape}")
+    for name, a in others:
+        if not a.ndim or len(samples) != len(a):
+            count = f"{len(a)} (shape {a.shape})" if a.ndim else "no dimensions"
+            raise ShapeError(f"{function}: {first} has {len(samples)} samples (shape {samples.shape}), {name} has {count}")
+    for name, a in ((first, samples), *others):
         if not is_real(a.dtype):
             fix = {
                 "c": ": give its real and imaginary parts as channels, np.stack([x.real, x.imag], 1)",
                 "O": f": cast it, {name}.astype('float32')",
-                "U": f": np.unique({name}, return_inverse=True) returns the texts and the number of each",
+                "U": f": wf.data.LabelEncoder().fit_transform({name}) returns the number of each",
             }.get(a.dtype.kind, "")
             kind = "texts" if a.dtype.kind == "U" else a.dtype
             raise DTypeError(f"{function}: {name} must hold real numbers, not {kind}{fix}")
     return x, y
 
 
-def split_rows(fraction: float, x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray | None, np.ndarray | None]:
+def _read_array(name: str, a: Any, function: str) -> Any:
+    """Return samples or targets as a NumPy array."""
+    if isinstance(a, str | os.PathLike):
+        fix = "read the file first, such as np.load or np.loadtxt"
+        raise TypeError(f"{function}: {name} is a path, {os.fspath(a)!r}: {fix}")
+    if len({np.shape(part) for part in a if hasattr(part, "shape")} if isinstance(a, list) else ()) > 1:
+        what = "targets" if name.startswith("y") else "inputs"
+        raise TypeError(
+            f"{function}: {name} is a list of {len(a)} arrays of several shapes, but a list is one array: several {what} are a "
+            f"tuple, tuple({name}), or a dict"
+        )
+    refuse_subclass(a)
+    return a.numpy() if isinstance(a, Array) else a if isinstance(a, ON_DISK) else np.asarray(a)
+
+
+def split_rows(fraction: float, samples: int, rng: np.random.Generator) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Draw the rows for validation. Return the rows for validation and for training, (None, None) if there are none."""
-    count = int(round(fraction * len(x)))
+    count = int(round(fraction * samples))
     if not count:
         return None, None
-    if count == len(x):
-        raise ValueError(f"fit: validation={fraction} of {len(x)} samples leaves none to train on")
-    order = rng.permutation(len(x))
+    if count == samples:
+        raise ValueError(f"fit: validation={fraction} of {samples} samples leaves none to train on")
+    order = rng.permutation(samples)
     return np.sort(order[:count]), np.sort(order[count:])

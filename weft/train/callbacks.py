@@ -19,7 +19,7 @@ from weft.array import Array
 from weft.functions.creation.fill import array, asarray
 from weft.functions.support.arguments import integer_from
 from weft.nn.module import Module
-from weft.nn.weights import pack
+from weft.nn.weights import pack, stored_texts
 from weft.optim.optimizer import state_dtype
 from weft.process.docstrings import complete_module
 from weft.process.files import target, write_atomically
@@ -195,7 +195,7 @@ class BestWeights(KeywordCheck):
             self.best, self.number, self.score = copy_arrays(state.model), state.epoch, value
             state.history.best = state.epoch
             if self.path is not None and writes_files():
-                write_atomically(self.path, pack(self.best), "BestWeights")
+                write_atomically(self.path, pack(self.best, texts=stored_texts(state.model)), "BestWeights")
 
     def on_end(self, state: State) -> None:
         self.last = copy_arrays(state.model)

@@ -24,7 +24,7 @@ from weft.nn.module import Module
 from weft.nn.module_tree import CALL_HOOK
 from weft.optim.update_arguments import named_arrays
 from weft.runtime import execute
-from weft.train.batches import Feed
+from weft.train.batches import Feed, name_batch
 from weft.train.snapshot import Log, finite, restore_snapshot, take
 from weft.train.step import Stepper
 from weft.transforms.jit import jit
@@ -145,16 +145,20 @@ def find(log: Log, step: int) -> NonFinite:
         restore_snapshot(before, *log.of)
 
 
-def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Array, y: Array) -> tuple | None:
+def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Any, y: Any) -> tuple | None:
     """Return (where, layer, operation, line, value, inputs) of the first operation in loss and gradients whose result is not
     finite, None if there is none."""
     owners: dict[Node, str] = {}
     with _record_owners(model, owners):
         traced = jit(stepper.gradient).trace(x, y)
-    names: dict[Node, str] = dict(zip(traced.graph.inputs, ("x", "y"), strict=False))
+    data: dict[str, Array] = {}
+    for name, a in name_batch(x, y):
+        if not any(a is other for other in data.values()):  # an array that is there twice is one input
+            data[name] = a
+    names: dict[Node, str] = dict(zip(traced.graph.inputs, data, strict=False))
     parameters = {id(a): name for name, a in model.parameters().items()}
     start = len(traced.arrays) + len(traced.scalars)
-    values: list[Any] = [x.numpy(), y.numpy()]
+    values: list[Any] = [a.numpy() for a in data.values()]
     for node, cell in zip(traced.graph.inputs[start:], traced.captured_cells, strict=False):
         if id(cell) in parameters:
             names[node] = repr(parameters[id(cell)])
@@ -181,7 +185,7 @@ def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arr
     behind = set(topological_order(ends, stop=sound)) & bad.keys()
     first = next(n for n in traced.graph.order if n in behind)
     if first in names:
-        return _describe_leaf(first, names[first], bad[first], ranges[first], feed, key, x if names[first] == "x" else y)
+        return _describe_leaf(first, names[first], bad[first], ranges[first], feed, key, data.get(names[first]))
     forward = set(topological_order([loss], stop=frozenset(traced.graph.inputs)))
     operation_node = first if first in forward else _find_forward_operation(first, forward)
     inputs = first.inputs[0].inputs if first.op.kind == "result" else first.inputs
@@ -198,14 +202,14 @@ def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arr
 
 
 def _name(node: Node, names: dict[Node, str]) -> str:
-    """Return the name of an input: x, y, a parameter (also if it is reshaped or cast), else "input"."""
+    """Return the name of an input: x, y, x['image'], a parameter (also if it is reshaped or cast), else "input"."""
     while node not in names and len(node.inputs) == 1 and (node.op.kind == "shape" or node.op in (IDENTITY, CAST)):
         node = node.inputs[0]
     return names.get(node, "input")
 
 
-def _describe_leaf(node: Node, name: str, value: str, range_: Range, feed: Feed, key: Any, content: Array) -> tuple:
-    if name not in ("x", "y"):
+def _describe_leaf(node: Node, name: str, value: str, range_: Range, feed: Feed, key: Any, content: Array | None) -> tuple:
+    if content is None:
         return "weights", "", name, "", value, (range_,)
     numbers = content.numpy()
     row = int(np.argmax(~np.isfinite(numbers.astype(np.float64)).reshape(len(numbers), -1).all(axis=1)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array
+from weft.data.members import name_members
 from weft.data.row_files import ON_DISK
 from weft.errors import warn
 from weft.losses import binary_cross_entropy_with_logits, cross_entropy
@@ -17,15 +17,21 @@ from weft.nn.embedding import Embedding
 from weft.nn.module import Module
 from weft.nn.module_tree import CALL_HOOK
 from weft.nn.normalization import BatchNorm2d
-from weft.train.batches import Arrays, Feed
+from weft.train.batches import Arrays, Feed, split_weights
+from weft.train.inputs import call_model
 from weft.train.metrics import evaluation_mode
+from weft.train.objective import Objective, find
 
 _PROBABILITIES = (Softmax, Sigmoid, softmax, sigmoid)  # layers and functions whose results are probabilities
 
 
 def warn_unscaled(model: Module, feed: Feed, function: str = "fit") -> None:
     """Warn if bytes such as pixels reach a layer with weights without having been scaled."""
-    if not isinstance(feed, Arrays) or feed.x.dtype != np.uint8 or feed.x.ndim < 2 or feed.x[:32].max() < 16:
+    if not isinstance(feed, Arrays):
+        return
+    pixels = [(name, a[:32].max()) for name, a in name_members(feed.x, "x") if a.dtype == np.uint8 and a.ndim > 1]
+    pixels = [(name, most) for name, most in pixels if most >= 16]
+    if not pixels:
         return
     found: list[Module] = []
 
@@ -43,20 +49,32 @@ def warn_unscaled(model: Module, feed: Feed, function: str = "fit") -> None:
     finally:
         CALL_HOOK.watch_call = before
     if found:
+        name, most = pixels[0]
         warn(
-            f"{function}: x holds uint8 numbers up to {feed.x[:32].max()}, and {found[0]!r} gets them as they are: training is "
-            "slow or fails unless they are scaled, x.astype('float32') / 255"
+            f"{function}: {name} holds uint8 numbers up to {most}, and {found[0]!r} gets them as they are: training is "
+            f"slow or fails unless they are scaled, {name}.astype('float32') / 255"
         )
 
 
-def run_in_evaluation(model: Module, sample: Array) -> Any:
+def run_in_evaluation(model: Module, sample: Any) -> Any:
     """Return the model's result for a sample in evaluation mode."""
     with evaluation_mode(model):
-        return model(sample)
+        return call_model(model, sample)
 
 
-def check_loss(model: Module, loss: Callable[..., Any], feed: Feed, function: str = "fit") -> None:
-    """Warn if a loss of logits gets probabilities; raise ValueError if targets are no probabilities, or those of one class."""
+def check_losses(model: Module, objective: Objective, feed: Feed, function: str = "fit") -> None:
+    """Check each loss by :func:`check_loss`."""
+    for term in objective.terms:
+        check_loss(model, term.loss, feed, function, term.path)
+
+
+def check_loss(
+    model: Module, loss: Callable[..., Any], feed: Feed, function: str = "fit", path: tuple[Any, ...] = (),
+) -> None:
+    """Warn if a loss of logits gets probabilities; raise ValueError if targets are no probabilities, or those of one class.
+
+    path : of the output and the target
+    """
     if loss not in (cross_entropy, binary_cross_entropy_with_logits):
         return
     name = f"wf.losses.{loss.__name__}"
@@ -64,22 +82,24 @@ def check_loss(model: Module, loss: Callable[..., Any], feed: Feed, function: st
     while isinstance(last, Sequential) and len(last):
         last = last[-1]
     kind = last.function if isinstance(last, Lambda) else type(last)
-    if kind in _PROBABILITIES:
+    if kind in _PROBABILITIES and not path:
         warn(
             f"{function}: the model ends with {kind.__name__}, but {name} takes logits, the numbers before it: training is slow. "
             "Leave the layer out, and apply it to predictions where probabilities are needed"
         )
-    y = feed.y if isinstance(feed, Arrays) and not isinstance(feed.y, ON_DISK) else None
+    target = "y" + "".join(f"[{key!r}]" for key in path)
+    y = find(split_weights(feed.y)[0], path) if isinstance(feed, Arrays) else None
+    y = None if isinstance(y, ON_DISK) else y
     if y is not None and y.dtype.kind == "f" and y.size and (least := y.min()) < 0:
         raise ValueError(
-            f"{function}: y holds numbers down to {least:.3g}, but {name} takes labels or probabilities: for a regression give "
-            "loss=wf.losses.mse"
+            f"{function}: {target} holds numbers down to {least:.3g}, but {name} takes labels or probabilities: for a regression "
+            "give loss=wf.losses.mse"
         )
     if y is not None and loss is cross_entropy and y.ndim == 2 and y.shape[1] == 1:
-        out = run_in_evaluation(model, feed.batch(np.arange(1))[0])
+        out = find(run_in_evaluation(model, feed.batch(np.arange(1))[0]), path)
         if getattr(out, "shape", ()) == (1, 1):
             raise ValueError(
-                f"{function}: the model gives one number a sample, and y {y.shape} has one column; with one class every "
+                f"{function}: the model gives one number a sample, and {target} {y.shape} has one column; with one class every "
                 "cross_entropy is 0. For a regression give loss=wf.losses.mse, for one logit "
                 "loss=wf.losses.binary_cross_entropy_with_logits"
             )

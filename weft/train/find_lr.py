@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from weft.array import Array
+from weft.data.members import list_members
 from weft.errors import warn
 from weft.functions.support.arguments import integer_from
 from weft.losses import cross_entropy
 from weft.nn.module import Module
 from weft.optim import Adam, Optimizer
 from weft.process.docstrings import complete_module
-from weft.train.batches import Arrays, check_samples
+from weft.train.batches import Arrays, check_samples, count_rows, split_weights
 from weft.train.diagnose import find
-from weft.train.doubts import check_loss, warn_unscaled
+from weft.train.doubts import check_losses, warn_unscaled
 from weft.train.fit import cast_in_memory, casts_to_float32, check_arguments, prepare_model
+from weft.train.objective import make_objective
 from weft.train.snapshot import Log, finite, restore_snapshot, take
 from weft.train.step import Stepper
 
@@ -47,8 +47,9 @@ class LearningRates:
 
 
 def find_lr(
-    model: Module, x: Any, y: Any, *, loss: Callable[[Array, Array], Array] = cross_entropy, optimizer: Optimizer | None = None,
-    batch_size: int = 32, least: float = 1e-7, most: float = 10.0, steps: int = 100, seed: int = 0,
+    model: Module, x: Any, y: Any, *, loss: Any = cross_entropy, loss_weights: Any = None, class_weights: Any = None,
+    sample_weights: Any = None, optimizer: Optimizer | None = None, batch_size: int = 32, least: float = 1e-7,
+    most: float = 10.0, steps: int = 100, seed: int = 0,
 ) -> LearningRates:
     """Train for ``steps`` steps with rates from ``least`` to ``most``, and return the losses and the best rate to begin with.
 
@@ -63,8 +64,8 @@ def find_lr(
     Parameters
     ----------
     model : Module
-    x, y : (N, ...) array and (N,) labels or (N, ...) targets, as ``loss`` takes them
-    loss : function of (predictions, targets) that returns one number
+    x, y : (N, ...) array and (N,) labels or (N, ...) targets, as ``loss`` takes them, or tuples and dicts of arrays
+    loss, loss_weights, class_weights, sample_weights : as for :func:`fit`
     optimizer : a new one, without state; default Adam()
     batch_size, steps, seed : int; batches are drawn in random order
     least, most : float, positive
@@ -86,7 +87,8 @@ def find_lr(
     >>> 1e-5 < found.suggestion < 1.0
     True
     """
-    check_arguments(model, loss, optimizer, "find_lr", batch_size=batch_size, seed=seed)
+    check_arguments(model, optimizer, "find_lr", batch_size=batch_size, seed=seed)
+    objective = make_objective(loss, loss_weights, "find_lr")
     steps, batch_size = integer_from(2, steps, "find_lr", "steps"), int(batch_size)
     if not 0 < least < most < math.inf:
         raise ValueError(f"find_lr: rates must satisfy 0 < least < most, not least={least}, most={most}")
@@ -94,14 +96,15 @@ def find_lr(
     if optimizer.step_count is not None:
         raise ValueError("find_lr: the optimizer has been used before; give a new one, whose state may be reset")
     narrow = casts_to_float32(model)
-    x, y = cast_in_memory(*check_samples(x, y, "find_lr"), narrow)
-    feed = Arrays(x, y, None, min(batch_size, len(x)), None, narrow)
-    prepare_model(model, feed, None, loss, "find_lr")
+    x, y = cast_in_memory(check_samples(x, y, "find_lr", sample_weights), narrow)
+    feed = Arrays(x, y, None, min(batch_size, count_rows(x)), None, narrow)
+    objective = objective.with_class_weights(class_weights, split_weights(y)[0])
+    prepare_model(model, feed, None, objective, "find_lr")
     warn_unscaled(model, feed, "find_lr")
-    check_loss(model, loss, feed, "find_lr")
+    check_losses(model, objective, feed, "find_lr")
     was_training = model.training
     optimizer.init(model)
-    stepper = Stepper(model, loss, optimizer)
+    stepper = Stepper(model, objective, optimizer)
     before = take(model, optimizer, stepper)
     try:
         model.train()
@@ -125,7 +128,7 @@ def _run(stepper: Stepper, feed: Arrays, rates: np.ndarray, seed: int) -> tuple[
         log.blocks.append((((rows,),), rate, 1, k + 1))
         value = stepper.advance([batch], rate)[0]
         if not math.isfinite(value):
-            if not k or not all(finite(a.numpy()) for a in batch):
+            if not k or not all(finite(a.numpy()) for a in list_members(batch)):
                 warn(f"find_lr: {find(log, k + 1)}")
             break
         mean = SMOOTHING * mean + (1 - SMOOTHING) * value

@@ -1,18 +1,21 @@
-"""fit: train a model on data. Also predict and accuracy."""
+"""fit: train a model on data. Also predict, evaluate and accuracy."""
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from numbers import Real
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.random import default_rng
 
+from weft import optim
 from weft.array import Array
 from weft.data.loader import Loader
+from weft.data.members import has_members, list_members, map_members, name_members, read_members
 from weft.data.row_files import ON_DISK
 from weft.dtypes.api import is_integer
 from weft.errors import DataError, ShapeError
@@ -21,6 +24,7 @@ from weft.functions.support.arguments import integer_from
 from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
 from weft.nn.size_arguments import has_unknown_widths
+from weft.nn.weights import stored_texts
 from weft.optim import Adam, Optimizer
 from weft.optim.update_arguments import named_arrays
 from weft.process.docstrings import complete_module
@@ -29,27 +33,30 @@ from weft.process.foreign_names import MODULES
 from weft.process.keyword_checks import advise_keywords
 from weft.process.name_errors import suggest
 from weft.train import checkpoint as checkpoints
-from weft.train.batches import Arrays, Feed, Stream, check_samples, is_stream, split_rows
+from weft.train.batches import Arrays, Feed, Stream, check_samples, count_rows, is_stream, name_batch, split_rows, split_weights
 from weft.train.checkpoint import lock_checkpoint
-from weft.train.doubts import check_loss, run_in_evaluation, warn_unscaled
+from weft.train.doubts import check_losses, run_in_evaluation, warn_unscaled
 from weft.train.history import History, State, sort_callbacks
+from weft.train.inputs import call_model, check_inputs, split_inputs
 from weft.train.loader_shards import DividedLoader, divide_loaders
 from weft.train.loop import Run
-from weft.train.metrics import ROWS, Validation, evaluation_mode, name_metrics
-from weft.train.ranks import join_ranks
+from weft.train.metrics import ROWS, Validation, evaluation_mode, join_rows, to_numpy
+from weft.train.objective import Objective, find, make_objective
+from weft.train.ranks import Ranks, join_ranks
 from weft.train.shards import make_stepper, trace_sums, unite
 from weft.train.step import describe_result, training_step
 from weft.transforms.jit import jit
 from weft.transforms.tracing import trace
+from weft.transforms.tree import flatten, unflatten
 
-__all__ = ["accuracy", "fit", "predict", "training_step"]
+__all__ = ["accuracy", "evaluate", "fit", "predict", "training_step"]
 
 
 @advise_keywords
 def fit(
-    model: Module, x: Any, y: Any = None, *, epochs: int = 10, batch_size: int = 32,
-    loss: Callable[[Array, Array], Array] = cross_entropy, optimizer: Optimizer | None = None, metrics: Any = (),
-    validation: Any = 0.0, callbacks: Sequence[Any] = (), accumulate: int = 1, shards: int | None = None,
+    model: Module, x: Any, y: Any = None, *, epochs: int = 10, batch_size: int = 32, loss: Any = cross_entropy,
+    loss_weights: Any = None, class_weights: Any = None, sample_weights: Any = None, optimizer: Optimizer | None = None,
+    metrics: Any = (), validation: Any = 0.0, callbacks: Sequence[Any] = (), accumulate: int = 1, shards: int | None = None,
     sharded: str | None = None, gradients_dtype: Any = None, precision: Any = None, loss_scale: Any = "auto",
     shuffle: bool = True, seed: int = 0, steps_per_epoch: int | None = None, checkpoint: str | os.PathLike | None = None,
     checkpoint_every: int | str = "epoch", resume: bool | None = None, show: bool = True,
@@ -60,16 +67,30 @@ def fit(
     ----------
     model : Module
     x, y : (N, ...) array and (N,) labels or (N, ...) targets, as ``loss`` takes them; memory-mapped ones and those of
-        :func:`weft.data.open_rows` are read batch by batch. Or ``x`` alone as a source of batches (x, y): a
+        :func:`weft.data.open_rows` are read batch by batch. Several inputs are a tuple, which becomes ``model(*x)``, or a dict,
+        which becomes ``model(**x)``; their members may be tuples and dicts. Or ``x`` alone as a source of batches (x, y) or
+        (x, y, sample_weights): a
         :class:`weft.data.Loader`, an iterable, a function that returns a new iterable for each epoch, or a generator, which is
         consumed only once. float64 becomes float32 unless the model has float64 parameters
     epochs, batch_size : int; the last batch of an epoch may be smaller and is trained too. A Loader has its own batch size
-    loss : function of (predictions, targets) that returns one number
+    loss : function of (predictions, targets) that returns one number, or its name in ``wf.losses``. One function gets the
+        model's whole result and all of ``y``. A tuple or dict has a loss for each output, None for an output without one; ``y``
+        then has the same structure. The history has the figure "size_loss" of an output "size", "output_0_loss" of the first
+        of a tuple
+    loss_weights : factors of the losses in their sum, in the structure of ``loss``; default 1
+    class_weights : (C,) weights of the classes, a dict from class to weight (others have 1), or "balanced": the number of rows
+        divided by the number of classes and by the rows of the class. In the structure of ``loss`` if that has several. Not
+        used in validation
+    sample_weights : (N,) weights of the rows, or of the shape that the loss has with ``reduction="none"``; or a tuple or dict of
+        these for several losses. The loss is sum(w * loss of the row) / rows: weights are not divided by their sum. Both kinds
+        of weights multiply, and need a loss with an argument ``reduction``, as those of ``wf.losses`` have
     optimizer : default Adam()
     metrics : names (accuracy, top_5_accuracy, binary_accuracy, mse, mae) and functions of (predictions, targets) in array
-        code, or a dict of them. For training data each is the mean over the batches, each at the weights of its step
-    validation : a fraction of the training data to set aside, a separate (x, y), or a source of batches like ``x``; 0 or None
-        for no validation
+        code, or a dict of them. For training data each is the mean over the batches, each at the weights of its step. With
+        several losses a tuple or dict of these by output: {"size": "mae"} gives the figure "size_mae". Weights of samples and
+        classes are not used
+    validation : a fraction of the training data to set aside, a separate (x, y) or (x, y, sample_weights), or a source of
+        batches like ``x``; 0 or None for no validation
     callbacks : functions of a :class:`~weft.train.State` called after every epoch, and objects with any of ``on_begin``,
         ``on_batch``, ``on_epoch``, ``on_end``; ``state.stop(reason)`` ends the run
     accumulate : number of batches per update, whose gradients are averaged by rows
@@ -116,8 +137,9 @@ def fit(
     ------
     ShapeError, DTypeError, ValueError
         Data are empty, lengths differ, labels are out of range, arguments are invalid, or a batch or shard has one row and the
-        model has batch norm. There are fewer shards than ranks, or ranks have other data. ``shards`` with SAM or a stateful
-        layer, ``sharded`` with an optimizer that draws random numbers for each parameter or has other state than of its shape.
+        model has batch norm. Inputs do not fit the model's arguments; outputs or targets do not fit the losses. There are
+        fewer shards than ranks, or ranks have other data. ``shards`` with SAM or a stateful layer, ``sharded`` with an
+        optimizer that draws random numbers for each parameter or has other state than of its shape.
     DataError
         The checkpoint is damaged, belongs to another run, or is being written by another run.
     FileNotFoundError, PermissionError
@@ -131,11 +153,12 @@ def fit(
     >>> len(history.loss), len(history["accuracy"])
     (2, 2)
     """
-    check_arguments(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
+    check_arguments(model, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
+    objective = make_objective(loss, loss_weights)
     if not model.parameters() and any(True for _ in model.named_parameters()):
         raise ValueError("fit: every parameter of the model is frozen: model.unfreeze() trains them again")
     ranks = join_ranks(shards, takes_turns=sharded == "gradients")
-    metric_functions = name_metrics(metrics)
+    figures = objective.name_figures(metrics)
     callback_hooks = sort_callbacks(callbacks)
     due = checkpoints.every(checkpoint_every)
     if resume and checkpoint is None:
@@ -148,33 +171,44 @@ def fit(
     rng = default_rng(seed)
     if epochs > 1:
         check_repeatable(x, validation, steps_per_epoch)
-    feed, validation_feed = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
+    feed, validation_feed = _feeds(
+        model, x, y, sample_weights, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch,
+    )
     feed, validation_feed = divide_loaders(feed, validation_feed, ranks)
     check_monitors(callback_hooks.all, validation_feed is not None)
-    prepare_model(model, feed, validation_feed, loss)
+    unweighted, targets = objective, split_weights(feed.y)[0] if isinstance(feed, Arrays) else None
+    if isinstance(feed, Arrays):
+        objective.check_targets(feed.y)
+        targets = targets if feed.rows is None else map_members(lambda a: a[feed.rows], targets)
+    objective = objective.with_class_weights(class_weights, targets)
+    prepare_model(model, feed, validation_feed, objective)
     _try_single_row(model, feed, ranks.shards)
     warn_unscaled(model, feed)
-    check_loss(model, loss, feed)
+    check_losses(model, objective, feed)
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is not None:
         check_optimizer(optimizer, model, None if sharded is None else (ranks.rank, ranks.size))
     elif sharded is None:
         optimizer.init(model)
     stepper = make_stepper(
-        model, loss, optimizer, metric_functions, accumulate, precision, loss_scale, ranks, sharded, gradients_dtype,
+        model, objective, optimizer, figures, accumulate, precision, loss_scale, ranks, sharded, gradients_dtype,
     )
     state = State(model, optimizer, History(), epochs)
     validated = None
     if validation_feed is not None:
-        validated = Validation(model, loss, metric_functions, validation_feed, stepper.formats, ranks)
+        validated = Validation(model, unweighted, figures, validation_feed, stepper.formats, ranks)
     description = {
         "samples": feed.samples, "batch_size": feed.source.batch_size if isinstance(feed, Stream) and hasattr(
             feed.source, "batch_size") else batch_size, "accumulate": accumulate, "steps_per_epoch": steps_per_epoch,
-        "data": [f"{a.dtype.name}{list(a.shape[1:])}" for a in ((feed.x, feed.y) if isinstance(feed, Arrays) else ())],
+        "data": [
+            f"{'' if name in ('x', 'y') else name + ' '}{a.dtype.name}{list(a.shape[1:])}"
+            for name, a in (name_batch(feed.x, feed.y) if isinstance(feed, Arrays) else ())
+        ],
         "validation_samples": None if validation_feed is None else validation_feed.samples,
         "shuffle": shuffle, "seed": seed,
-        "loss": getattr(loss, "__qualname__", type(loss).__name__), "metrics": list(metric_functions),
+        "loss": objective.describe(), "class_weights": objective.describe_class_weights(), "metrics": list(figures),
         "precision": repr(stepper.formats) if stepper.formats else stepper.dtype and stepper.dtype.name,
+        "labels": [*stored_texts(model).items()] or None,
         "loss_scale": stepper.scaling, "optimizer": checkpoints.describe(optimizer), "shards": ranks.shards,
         "gradients_dtype": stepper.gradients_dtype and stepper.gradients_dtype.name,
     }
@@ -198,44 +232,96 @@ def fit(
     return state.history
 
 
-def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
-    """Return the model's outputs for ``x`` as a NumPy array, computed batch by batch in evaluation mode.
+def predict(model: Module, x: Any, batch_size: int = ROWS) -> Any:
+    """Return the model's outputs for ``x`` as NumPy arrays, computed batch by batch in evaluation mode.
 
     float64 data are cast as by :func:`fit`.
 
     Parameters
     ----------
     model : Module
-    x : (N, ...) array
+    x : (N, ...) array, or a tuple or dict of inputs as for :func:`fit`
     batch_size : int, rows at a time
 
     Returns
     -------
-    (N, ...) NumPy array
+    (N, ...) NumPy array, or a tuple or dict of them as the model returns
 
     Raises
     ------
     ShapeError, TypeError, ValueError
-        ``x`` is empty; ``batch_size`` is no positive integer.
+        ``x`` is empty or does not fit the model's arguments; ``batch_size`` is no positive integer.
 
     >>> import numpy as np, weft as wf
     >>> wf.train.predict(wf.nn.Linear(2, 3), np.ones((5, 2), "float32")).shape
     (5, 3)
     """
-    if not len(x):
-        raise ShapeError("predict: x holds no samples")
     integer_from(1, batch_size, "predict", "batch_size")
+    x = read_members(lambda _, a: a, "x", x)
+    (name, samples), *others = name_members(x, "x") or [("x", ())]
+    if not len(samples):
+        raise ShapeError(f"predict: {name} holds no samples")
+    for other, a in others:
+        if len(a) != len(samples):
+            raise ShapeError(f"predict: {name} has {len(samples)} samples, {other} has {len(a)}")
+    check_inputs(model, x, "predict")
     narrow = casts_to_float32(model)
-    run = jit(lambda batch: model(batch))
+    run = jit(lambda batch: call_model(model, batch))
     parts = []
+
+    def read(a: Any, first: int) -> Array:
+        rows = asarray(a[first : first + batch_size])
+        return rows.astype(np.float32) if narrow and rows.dtype == np.float64 else rows
+
     with evaluation_mode(model):
-        for first in range(0, len(x), batch_size):
-            batch = asarray(x[first : first + batch_size])
-            out = run(batch.astype(np.float32) if narrow and batch.dtype == np.float64 else batch)
-            if not isinstance(out, Array):
+        for first in range(0, len(samples), batch_size):
+            out = run(map_members(partial(read, first=first), x))
+            if not all(isinstance(a, Array) for a in list_members(out)) or not list_members(out):
                 raise TypeError(f"predict: the model returns {describe_result(out)}; call model(x) itself")
-            parts.append(out.numpy())
-    return np.concatenate(parts)
+            parts.append(map_members(to_numpy, out))
+    return join_rows(parts, lambda a: a)
+
+
+def evaluate(
+    model: Module, x: Any, y: Any = None, *, loss: Any = cross_entropy, loss_weights: Any = None, sample_weights: Any = None,
+    metrics: Any = (),
+) -> dict[str, float]:
+    """Return the loss and the metrics of a model in evaluation mode, by name, as those of validation in :func:`fit`.
+
+    Of arrays they are computed from all predictions together; of a source of batches they are means, weighted by rows.
+
+    Parameters
+    ----------
+    model : Module
+    x, y, loss, loss_weights, sample_weights, metrics : as for :func:`fit`; without metrics labels give "accuracy"
+
+    Returns
+    -------
+    dict from names to floats: "loss", that of each output if there are several, then the metrics
+
+    Raises
+    ------
+    ShapeError, DTypeError, TypeError, ValueError
+        As :func:`fit` raises for data that do not fit each other, the model or the losses.
+
+    >>> import numpy as np, weft as wf
+    >>> x = np.ones((5, 2), "float32")
+    >>> sorted(wf.train.evaluate(wf.nn.Linear(2, 3), x, np.zeros(5, "int32")))
+    ['accuracy', 'loss']
+    """
+    check_arguments(model, None, "evaluate")
+    objective = make_objective(loss, loss_weights, "evaluate")
+    narrow = casts_to_float32(model)
+    feed: Feed
+    if y is None:
+        if not is_stream(x) or sample_weights is not None:
+            raise TypeError("evaluate: y is missing; without it x must give batches (x, y), as a Loader does")
+        feed = Stream(x, narrow)
+    else:
+        feed = Arrays(*cast_in_memory(check_samples(x, y, "evaluate", sample_weights), narrow), None, ROWS, None, narrow)
+    prepare_model(model, feed, None, objective, "evaluate")
+    value, figures = Validation(model, objective, objective.name_figures(metrics), feed, None, Ranks())()
+    return {"loss": value, **figures}
 
 
 def accuracy(model: Module, x: Any, y: Any) -> float:
@@ -244,7 +330,7 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
     Parameters
     ----------
     model : Module that returns (N, C) scores, C at least 2
-    x : (N, ...) array
+    x : (N, ...) array, or a tuple or dict of inputs as for :func:`fit`
     y : (N,) integer labels, or (N, C) one-hot rows
 
     Returns
@@ -261,6 +347,8 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
     True
     """
     out, labels = predict(model, x), np.asarray(y)
+    if not isinstance(out, np.ndarray):
+        raise ShapeError(f"accuracy: the model returns {describe_result(out)}, but accuracy needs (N, C) scores")
     if labels.shape == out.shape:
         labels = labels.argmax(1)
     if out.ndim != 2 or out.shape[1] < 2 or labels.shape != out.shape[:1]:
@@ -274,7 +362,7 @@ def casts_to_float32(model: Module) -> bool:
 
 
 def _feeds(
-    model: Module, x: Any, y: Any, validation: Any, batch_size: int, order: np.random.Generator | None,
+    model: Module, x: Any, y: Any, weights: Any, validation: Any, batch_size: int, order: np.random.Generator | None,
     rng: np.random.Generator, steps: int | None,
 ) -> tuple[Feed, Feed | None]:
     """Return the feeds of training and validation batches."""
@@ -286,8 +374,10 @@ def _feeds(
         raise ValueError(f"fit: validation must be a fraction in [0, 1), (x, y) or a Loader, not {validation}")
     feed: Feed
     if y is None:
-        if _is_pair(x):
+        if (_is_pair(x) if isinstance(x, list) else has_members(x)):
             raise TypeError("fit: x and y are two arguments, fit(model, x, y), not one pair")
+        if weights is not None:
+            raise ValueError("fit: sample_weights= is for arrays; a source of batches gives (x, y, sample_weights)")
         if not is_stream(x):
             raise TypeError(f"fit: y is missing; without it x must give batches (x, y), as a Loader does, not {type(x).__name__}")
         if is_fraction and validation:
@@ -298,52 +388,70 @@ def _feeds(
     else:
         if steps is not None:
             raise ValueError("fit: steps_per_epoch needs x to be a source of batches; for arrays give batch_size instead")
-        x, y = check_samples(x, y)
+        data = held = check_samples(x, y, weights=weights)
         if is_fraction:
-            aside, rest = split_rows(validation, x, rng)
-        if rest is not None and not isinstance(x, ON_DISK):  # copied once: faster than through an index at every batch
-            held_x, held_y, x, y, rest = x[aside], y[aside], x[rest], y[rest], None
-        else:
-            held_x, held_y = x, y
-        feed = Arrays(*cast_in_memory(x, y, narrow), rest, batch_size, order, narrow)
+            aside, rest = split_rows(validation, count_rows(data[0]), rng)
+        is_mapped = any(isinstance(a, ON_DISK) for a in list_members(data))
+        if rest is not None and not is_mapped:  # copied once: faster than through an index at every batch
+            held, data = (map_members(itemgetter(rows), data) for rows in (aside, rest))
+            aside, rest = np.arange(count_rows(held[0])), None
+        feed = Arrays(*cast_in_memory(data, narrow), rest, batch_size, order, narrow)
     if is_fraction:
-        if aside is None:
-            return feed, None
-        return feed, Arrays(held_x, held_y, aside if isinstance(held_x, ON_DISK) else None, ROWS, None, narrow)
+        return feed, None if aside is None else Arrays(*held, aside if is_mapped else None, ROWS, None, narrow)
     if _is_pair(validation):
-        return feed, Arrays(*check_samples(*validation), None, ROWS, None, narrow)
+        x, y, *more = validation
+        return feed, Arrays(*check_samples(x, y, "fit: validation", *more), None, ROWS, None, narrow)
     if is_stream(validation) and not isinstance(validation, tuple):
         return feed, Stream(validation, narrow)
     raise TypeError(f"fit: validation must be a fraction, (x, y) or what gives batches, not {_describe(validation)}")
 
 
 def _is_pair(value: Any) -> bool:
-    """Return whether ``value`` is (x, y), two arrays, and not two batches."""
-    return isinstance(value, tuple | list) and len(value) == 2 and all(hasattr(part, "shape") for part in value)
+    """Return whether ``value`` is (x, y) or (x, y, sample_weights); a list may be of batches."""
+    if isinstance(value, tuple):
+        return len(value) in (2, 3)
+    return isinstance(value, list) and len(value) == 2 and all(hasattr(part, "shape") for part in value)
 
 
-def cast_in_memory(x: np.ndarray, y: np.ndarray, narrow: bool) -> tuple[np.ndarray, np.ndarray]:
+def cast_in_memory(data: tuple[Any, Any], narrow: bool) -> tuple[Any, Any]:
     """Cast arrays in memory from float64 to float32 if ``narrow``. Memory-mapped ones are cast batch by batch."""
-    cast = [a.astype(np.float32) if narrow and a.dtype == np.float64 and not isinstance(a, ON_DISK) else a for a in (x, y)]
-    return cast[0], cast[1]
+    return map_members(
+        lambda a: a.astype(np.float32) if narrow and a.dtype == np.float64 and not isinstance(a, ON_DISK) else a, data,
+    )
 
 
-def prepare_model(model: Module, feed: Feed, validation_feed: Feed | None, loss: Callable, function: str = "fit") -> None:
-    """Create parameters whose sizes depend on a batch, and check the labels, before training."""
+def prepare_model(
+    model: Module, feed: Feed, validation_feed: Feed | None, objective: Objective, function: str = "fit",
+) -> None:
+    """Create parameters whose sizes depend on a batch, and check inputs, targets and labels, before training."""
     for part in (feed, validation_feed):
-        if isinstance(part, Stream) and loss is cross_entropy:
-            part.check = _make_label_check(model)
+        if isinstance(part, Stream):
+            part.check = _make_batch_check(model, objective, function)
+        elif part is not None:
+            check_inputs(model, part.x, function)
+            objective.check_targets(part.y)
+            if objective.describe_class_weights() is not None:
+                part.check_targets(objective.check_classes)
     if not isinstance(feed, Arrays):
         if has_unknown_widths(model):
             run_in_evaluation(model, _peek(feed))
         return
-    if loss is cross_entropy and feed.y.ndim == 1:
+    targets = [(path, find(split_weights(feed.y)[0], path)) for path in objective.paths_of(cross_entropy)]
+    if any(y.ndim == 1 for _, y in targets):
         out = run_in_evaluation(model, feed.batch(np.arange(1))[0])
-        for part in (feed, validation_feed):
-            if isinstance(part, Arrays):
-                part.check_targets(lambda y: check_labels(y, _width(out, function)))
+        objective.check_outputs(out)
+        for path, y in targets:
+            if y.ndim == 1:
+                check = partial(_check_labels, path, _width(find(out, path), function))
+                for part in (feed, validation_feed):
+                    if isinstance(part, Arrays):
+                        part.check_targets(check)
     elif has_unknown_widths(model):
         run_in_evaluation(model, feed.batch(np.arange(1))[0])
+
+
+def _check_labels(path: tuple[Any, ...], classes: int, y: Any) -> None:
+    check_labels(find(split_weights(y)[0], path), classes)
 
 
 def _try_single_row(model: Module, feed: Feed, shards: int) -> None:
@@ -359,15 +467,16 @@ def _try_single_row(model: Module, feed: Feed, shards: int) -> None:
         return
     sample = feed.batch(np.arange(1))[0] if isinstance(feed, Arrays) else _peek(feed)
     for rows in suspects:
-        _try_row(model, sample[:1], rows, shards, feed.samples)
+        _try_row(model, map_members(lambda a: a[:1], sample), rows, shards, feed.samples)
 
 
-def _try_row(model: Module, row: Array, rows: int, shards: int, samples: int | None) -> None:
+def _try_row(model: Module, row: Any, rows: int, shards: int, samples: int | None) -> None:
     """Raise the error of :func:`_try_single_row` for a batch of ``rows`` rows."""
     with evaluation_mode(model), trace_sums(shards > 1 and rows > 1):
         model.train()
         try:
-            trace(model, [row], lambda leaves: ((leaves[0],), {}))
+            leaves, structure = flatten(split_inputs(row))
+            trace(model, leaves, lambda leaves: unflatten(structure, leaves))
         except ShapeError as error:
             if shards > 1:
                 raise ShapeError(
@@ -392,15 +501,26 @@ def _last_batch_size(feed: Feed) -> int | None:
     return (source.samples - 1) % source.batch_size + 1
 
 
-def _make_label_check(model: Module) -> Callable[[Array, Array], None]:
-    """Return a function that checks each batch's labels. It runs the first batch to count the classes."""
-    classes = 0
+def _make_batch_check(model: Module, objective: Objective, function: str) -> Callable[[Any, Any], None]:
+    """Return a function that checks each batch's labels. It runs the first batch, to count the classes."""
+    paths = objective.paths_of(cross_entropy)
+    result: Any = None
+    is_first = True
 
-    def check(x: Array, y: Array) -> None:
-        nonlocal classes
-        if y.ndim == 1 and is_integer(y.dtype):
-            classes = classes or _width(run_in_evaluation(model, x[:1]))
-            check_labels(y.numpy(), classes)
+    def check(x: Any, y: Any) -> None:
+        nonlocal is_first, result
+        if is_first:
+            check_inputs(model, x, function)
+            objective.check_targets(y)
+            is_first = False
+        objective.check_classes(y)
+        for path in paths:
+            labels = find(split_weights(y)[0], path)
+            if labels.ndim == 1 and is_integer(labels.dtype):
+                if result is None:
+                    result = run_in_evaluation(model, map_members(lambda a: a[:1], x))
+                    objective.check_outputs(result)
+                check_labels(labels.numpy(), _width(find(result, path), function))
 
     return check
 
@@ -414,7 +534,7 @@ def _width(out: Array, function: str = "fit") -> int:
     return out.shape[1]
 
 
-def _peek(feed: Any) -> Array:
+def _peek(feed: Any) -> Any:
     """Return one sample of the first batch."""
     if getattr(feed, "generator", None) is not None:
         raise ValueError(
@@ -426,26 +546,15 @@ def _peek(feed: Any) -> Array:
     raise ShapeError("fit: the data give no batch")
 
 
-def check_arguments(model: Any, loss: Any, optimizer: Any, function: str = "fit", **counts: Any) -> None:
-    """Raise TypeError or ValueError if model, loss or optimizer is invalid, or one of ``counts`` is no integer of at least 1.
+def check_arguments(model: Any, optimizer: Any, function: str = "fit", **counts: Any) -> None:
+    """Raise TypeError or ValueError if model or optimizer is invalid, or one of ``counts`` is no integer of at least 1.
 
     ``seed`` may be 0.
     """
     if not isinstance(model, Module):
         raise TypeError(f"{function}: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}")
-    required = [
-        p.name for p in inspect.signature(model.forward).parameters.values()
-        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    if len(required) > 1:
-        takes = f"{type(model).__name__}.forward takes {', '.join(required)}"
-        fix = "give forward one input, and loss= the loss"
-        raise TypeError(f"{function}: {takes}, but {function} calls model(x) and loss(result, y): {fix}")
-    if not callable(loss) or isinstance(loss, type):
-        fits = "a function of (predictions, targets), such as wf.losses.cross_entropy"
-        raise TypeError(f"{function}: loss must be {fits}, not {_describe(loss)}{_name_in_weft('losses', loss)}")
     if optimizer is not None and not isinstance(optimizer, Optimizer):
-        given = _describe(optimizer) + _name_in_weft("optim", optimizer)
+        given = _describe(optimizer) + _name_in_weft(optimizer)
         raise TypeError(f"{function}: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {given}")
     for name, value in counts.items():
         integer_from(0 if name == "seed" else 1, value, function, name)
@@ -505,14 +614,12 @@ def check_paths(callbacks: Sequence[Any], checkpoint: str | os.PathLike) -> None
             raise ValueError(f"fit: checkpoint= and {name} would both write {os.fspath(checkpoint)!r}: give two files")
 
 
-def _name_in_weft(module: str, name: Any) -> str:
-    """Return the end of a message about a name, as Keras takes it, where weft takes an object."""
-    import weft
-
+def _name_in_weft(name: Any) -> str:
+    """Return the end of a message about the name of an optimizer, as Keras takes it, where weft takes an object."""
     if not isinstance(name, str):
         return ""
-    close = suggest(name, getattr(weft, module).__all__)
-    spelling = f"wf.{module}.{close}{'()' if module == 'optim' else ''}" if close else MODULES[f"weft.{module}"].get(name)
+    close = suggest(name, optim.__all__)  # type: ignore[attr-defined]
+    spelling = f"wf.optim.{close}()" if close else MODULES["weft.optim"].get(name)
     return f"; in weft: {spelling}" if spelling else ""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
+from weft.data.members import list_members, map_members
 from weft.dtypes.api import is_integer
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
@@ -17,7 +18,8 @@ from weft.functions.random.state import get_state, set_state, state_after_parts,
 from weft.nn.module import Module
 from weft.nn.precision import Precision, precision
 from weft.process.name_errors import suggest
-from weft.train.batches import Arrays, Feed
+from weft.train.batches import Arrays, Feed, split_weights
+from weft.train.inputs import call_model
 from weft.train.ranks import Ranks
 from weft.transforms.jit import jit
 
@@ -165,6 +167,17 @@ def evaluation_mode(model: Module) -> Iterator[None]:
         model.train(mode)
 
 
+def to_numpy(a: Any) -> Any:
+    return a.numpy() if isinstance(a, Array) else a
+
+
+def join_rows(parts: list[Any], then: Callable[[np.ndarray], Any]) -> Any:
+    """Return ``then`` of the concatenated rows of arrays, or of each member of trees of arrays."""
+    columns = [np.concatenate(members) for members in zip(*map(list_members, parts), strict=True)]
+    following = iter([then(column) for column in columns])
+    return map_members(lambda _: next(following), parts[0])
+
+
 class Validation:
     """Function without arguments, called after each epoch, that returns (loss, metrics by name).
 
@@ -177,7 +190,7 @@ class Validation:
     ) -> None:
         self.model, self.loss, self.metrics, self.feed, self.formats, self.ranks = model, loss, metrics, feed, formats, ranks
         self._state: tuple[int, int] | None = None  # the random state at the start, if there are shards
-        self._forward = jit(lambda x: model(x))
+        self._forward = jit(lambda x: call_model(model, x))
         self._figures = jit(self._of_a_batch)
 
     def __call__(self) -> tuple[float, dict[str, float]]:
@@ -196,27 +209,29 @@ class Validation:
     def _evaluate_at_once(self, feed: Arrays) -> tuple[float, dict[str, float]]:
         read_x, read_y = feed.readers
         keys = list(feed.epoch(1, 0, None))
-        y = asarray(np.concatenate([read_y(key).numpy() for key in keys]))
+        y = join_rows([map_members(to_numpy, read_y(key)) for key in keys], asarray)
         rank, size = self.ranks.rank, self.ranks.size if len(keys) >= self.ranks.size else 1
         ranges = [range(r * len(keys) // size, (r + 1) * len(keys) // size) for r in range(size)]
         outputs = []
         for k in ranges[rank if size > 1 else 0]:
             self._begin_call(k)
-            outputs.append(self._forward(read_x(keys[k])).numpy())
-        own = np.concatenate(outputs)
-        if size > 1:
-            rows = [sum(len(keys[k]) for k in part) for part in ranges]
-            padded = np.zeros((max(rows), *own.shape[1:]), own.dtype)
-            padded[: len(own)] = own
-            gathered = self.ranks.gather(padded, f"predictions {own.shape[1:]} of {sum(rows)} validation rows of fit")
-            own = np.concatenate([part[:count] for part, count in zip(gathered, rows, strict=True)])
+            outputs.append(map_members(to_numpy, self._forward(read_x(keys[k]))))
+        rows = [sum(len(keys[k]) for k in part) for part in ranges]
+        out = join_rows(outputs, asarray if size == 1 else lambda own: asarray(self._gather(own, rows)))
         self._begin_call(len(keys))
-        out = asarray(own)
         value = float(self.loss(out, y))
-        metrics = self.metrics
-        if not metrics and y.ndim == 1 and is_integer(y.dtype) and out.ndim == 2 and out.shape[1] > 1:
-            return value, {"accuracy": float((out.numpy().argmax(1) == y.astype("int64").numpy()).mean())}
+        metrics, targets = self.metrics, split_weights(y)[0]
+        if not metrics and isinstance(out, Array) and isinstance(targets, Array):
+            if targets.ndim == 1 and is_integer(targets.dtype) and out.ndim == 2 and out.shape[1] > 1:
+                return value, {"accuracy": float((out.numpy().argmax(1) == targets.astype("int64").numpy()).mean())}
         return value, {name: float(check_metric(name, metric(out, y))) for name, metric in metrics.items()}
+
+    def _gather(self, own: np.ndarray, rows: list[int]) -> np.ndarray:
+        """Return the predictions of all ranks. rows : those of each rank"""
+        padded = np.zeros((max(rows), *own.shape[1:]), own.dtype)
+        padded[: len(own)] = own
+        gathered = self.ranks.gather(padded, f"predictions {own.shape[1:]} of {sum(rows)} validation rows of fit")
+        return np.concatenate([part[:count] for part, count in zip(gathered, rows, strict=True)])
 
     def _by_batches(self, feed: Feed) -> tuple[float, dict[str, float]]:
         rank, size = self.ranks.rank, self.ranks.size
@@ -236,6 +251,6 @@ class Validation:
         means = [s / sum(rows) for s in sums]
         return means[0], dict(zip(self.metrics, means[1:], strict=True))
 
-    def _of_a_batch(self, x: Array, y: Array) -> tuple[Any, ...]:
-        out = self.model(x)
+    def _of_a_batch(self, x: Any, y: Any) -> tuple[Any, ...]:
+        out = call_model(self.model, x)
         return (self.loss(out, y), *(check_metric(name, metric(out, y)) for name, metric in self.metrics.items()))

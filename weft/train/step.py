@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.array.convert import cast
+from weft.data.members import map_members
 from weft.dtypes.api import as_dtype, bfloat16, float16, float32, is_float
 from weft.dtypes.parse import parse_dtype
 from weft.errors import is_own_file
@@ -27,7 +28,8 @@ from weft.nn.precision import Precision, count_overflows, parse_precision, preci
 from weft.optim import SAM, Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.optim.update_arguments import named_arrays
-from weft.train.batches import Feed
+from weft.train.batches import Feed, count_rows
+from weft.train.inputs import call_model
 from weft.train.metrics import Metric, check_metric
 from weft.transforms.control import scan
 from weft.transforms.grad import value_and_grad
@@ -49,7 +51,8 @@ def training_step(model: Module, loss: Callable, optimizer: Optimizer) -> Callab
 
     Returns
     -------
-    function of x, y and the learning rate that returns the loss as an Array of shape ()
+    function of x, y and the learning rate that returns the loss as an Array of shape (). Of a tuple ``x`` the members are the
+        model's positional arguments, of a dict its keywords
 
     Raises
     ------
@@ -64,7 +67,7 @@ def training_step(model: Module, loss: Callable, optimizer: Optimizer) -> Callab
     >>> step(wf.ones((4, 2)), wf.zeros((4, 1)), 0.1).shape
     ()
     """
-    value_and_gradient = value_and_grad(lambda net, x, y: loss(net(x), y))
+    value_and_gradient = value_and_grad(lambda net, x, y: loss(call_model(net, x), y))
 
     @jit
     def step(x: Array, y: Array, lr: float) -> Array:
@@ -130,10 +133,10 @@ class Stepper:
         if self.accumulate == 1:
             ((x, y),) = batches
             return tuple(map(float, self._jitted_batch(x, y, lr)))
-        total = sum(x.shape[0] for x, _ in batches)
+        total = sum(count_rows(x) for x, _ in batches)
         parts = []
         for k, (x, y) in enumerate(batches):
-            share = x.shape[0] / total
+            share = count_rows(x) / total
             last = k == len(batches) - 1
             parts.append((share, self._jitted_last(x, y, share, lr) if last else self._add(x, y, share)))
         return tuple(sum(share * float(values[k]) for share, values in parts) for k in range(1 + len(self.metrics)))
@@ -183,15 +186,12 @@ class Stepper:
     def _forward(self, net: Module, x: Array, y: Array, overflows: Array | None) -> tuple[Array, tuple[Array, ...]]:
         with nullcontext() if self.formats is None else precision(self.formats), count_overflows(overflows):
             if self.dtype is None:
-                out = net(x)
+                out = call_model(net, x)
             else:
                 with cast_parameters(net, self.dtype):
-                    out = _floats(net(_floats(x, self.dtype)), float32.dtype)
-            if out is None or not isinstance(out, Array) and is_own_function(self.loss):
-                raise TypeError(
-                    f"fit: the model returns {describe_result(out)}; the loss needs one array"
-                    + ("" if out is None else ": give a function of your own, loss=lambda out, y: ...")
-                )
+                    out = _floats(call_model(net, _floats(x, self.dtype)), float32.dtype)
+            if out is None:
+                raise TypeError(f"fit: the model returns {describe_result(out)}; the loss needs one array")
             value = self.loss(out, y)
         aux = (value, *(check_metric(name, metric(out, y)) for name, metric in self.metrics.items()))
         return (value if self.scaling is None else value * self._scale), aux
@@ -292,10 +292,11 @@ def cast_parameters(model: Module, dtype: np.dtype) -> Iterator[None]:
 
 
 def _floats(x: Any, dtype: np.dtype) -> Any:
-    """Cast float arrays of 16 or 32 bits, also inside tuples, to ``dtype``."""
-    if isinstance(x, tuple):
-        return tuple(_floats(item, dtype) for item in x)
-    return x.astype(dtype) if isinstance(x, Array) and is_float(x.dtype) and x.dtype.itemsize <= 4 else x
+    """Cast float arrays of 16 or 32 bits, also inside tuples and dicts, to ``dtype``."""
+    def cast_floats(a: Any) -> Any:
+        return a.astype(dtype) if isinstance(a, Array) and is_float(a.dtype) and a.dtype.itemsize <= 4 else a
+
+    return map_members(cast_floats, x)
 
 
 def _precision(precision: Any) -> tuple[np.dtype | None, Precision | None]:

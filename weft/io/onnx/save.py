@@ -45,7 +45,7 @@ def save_onnx(model: Callable[..., Any], sample: Any, path: str | os.PathLike, *
     Parameters
     ----------
     model : Module, or function of arrays
-        It returns an array, or a tuple or list of them.
+        It returns an array, or a tuple, list or dict of them; the outputs of a dict have its keys as names.
     sample : array, shape, tuple or dict of these
         The inputs: one, a tuple of several, or a dict of arguments by name. A shape is a tuple of ints, such as
         ``(1, 3, 32, 32)``; with None in the place of the batch, ``(None, 3, 32, 32)``, the file takes batches of any size.
@@ -87,17 +87,19 @@ def save_onnx(model: Callable[..., Any], sample: Any, path: str | os.PathLike, *
     is_open = any(_is_shape(s) and None in s for s in specs)
     sizes = SIZES if is_open else (0,)
     by_name = isinstance(sample, Mapping)
-    traces = []
+    traces: list[TracedCall] = []
+    output_names: list[str] = []
     for size in sizes:
         inputs = [_make_input(s, size, form) for s in specs]
         try:
-            traces.append(_trace(model, inputs, named, by_name))
+            traced, output_names = _trace(model, inputs, named, by_name)
+            traces.append(traced)
         except (ValueError, IndexError) as error:  # these show the shapes
             if is_open and len(error.args) == 1:
                 shape = next(s for s in specs if _is_shape(s) and None in s)
                 error.args = (f"{error}; save_onnx: None in the sample's shape {tuple(shape)} was tried as {size}",)
             raise
-    proto = _build(model, traces, sizes, named, specs, is_open)
+    proto = _build(model, traces, sizes, named, specs, is_open, output_names)
     content_bytes = sum(len(t.raw_data) for t in proto.graph.initializer)
     if content_bytes <= MAX_FILE_BYTES:
         write_atomically(path, proto.SerializeToString(), "save_onnx")
@@ -138,19 +140,29 @@ def _make_input(spec: Any, size: int, dtype: np.dtype) -> Array:
     return zeros(tuple(size if n is None else n for n in spec), dtype=dtype)
 
 
-def _flatten_results(value: Any) -> list[Any]:
-    return [x for v in value for x in _flatten_results(v)] if isinstance(value, tuple | list) else [value]
+def _flatten_results(value: Any, name: str = "output") -> list[tuple[str, Any]]:
+    """Return (name, result) of each result in tuples, lists and dicts."""
+    if isinstance(value, Mapping):
+        return [pair for k, v in value.items() for pair in _flatten_results(v, str(k) if name == "output" else f"{name}_{k}")]
+    if isinstance(value, tuple | list):
+        return [pair for k, v in enumerate(value) for pair in _flatten_results(v, f"{name}_{k}")]
+    return [(name, value)]
 
 
-def _trace(model: Any, inputs: list[Array], names: list[str], by_name: bool) -> TracedCall:
-    """Return the trace of one call in evaluation mode. by_name : whether the inputs are keyword arguments"""
+def _trace(model: Any, inputs: list[Array], names: list[str], by_name: bool) -> tuple[TracedCall, list[str]]:
+    """Return the trace of one call in evaluation mode, and names of its results. by_name : whether inputs are keywords"""
     identity = TABLE["identity"]
+    output_names: list[str] = []
 
     def call(*args: Any) -> tuple[Any, ...]:
-        arrays = _flatten_results(model(**dict(zip(names, args, strict=True))) if by_name else model(*args))
+        value = model(**dict(zip(names, args, strict=True))) if by_name else model(*args)
+        results = _flatten_results(value)
+        arrays = [x for _, x in results]
+        numbered = ["output"] if len(results) == 1 else [f"output_{k}" for k in range(len(results))]
+        output_names[:] = [name for name, _ in results] if isinstance(value, Mapping) else numbered
         for x in arrays:
             if not isinstance(x, Array):
-                raise DTypeError(f"save_onnx: the model returns a {type(x).__name__}, not an array or a tuple of arrays")
+                raise DTypeError(f"save_onnx: the model returns a {type(x).__name__}, not an array, or a tuple or dict of arrays")
         return tuple(wrap(bind(identity, x.node)) for x in arrays)
 
     with use_evaluation_mode([m for _, m in model.modules()] if isinstance(model, Module) else []):
@@ -162,11 +174,12 @@ def _trace(model: Any, inputs: list[Array], names: list[str], by_name: bool) -> 
                 for array, node in before:
                     if array.node is not node:
                         array._set(node)
-        return trace_without_state(model, call, inputs)
+        return trace_without_state(model, call, inputs), output_names
 
 
 def _build(
     model: Any, traces: list[TracedCall], sizes: tuple[int, ...], input_names: list[str], specs: Sequence[Any], is_open: bool,
+    output_names: list[str],
 ) -> Any:
     """Return the ModelProto."""
     helper = onnx().helper
@@ -202,7 +215,7 @@ def _build(
         raise TraceError("save_onnx: a result of the model is not computed from its inputs")
     for k, out in enumerate(ends):
         leaves = Traced([g.outputs[out] for g in graphs])
-        name = names.new("output" if len(ends) == 1 else f"output_{k}")
+        name = names.new(output_names[k])
         w.nodes.append(helper.make_node("Identity", [w.value(leaves)], [name], name=name))
         outputs.append(helper.make_tensor_value_info(name, code_of_dtype(leaves.dtype.numpy), _describe_shape(leaves, sizes)))
     graph = helper.make_graph(w.nodes, type(model).__name__, infos, outputs, names.initializers)
