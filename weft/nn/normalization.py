@@ -407,6 +407,7 @@ class SyncBatchNorm(BatchNorm2d):
 
         Examples
         --------
+        >>> import weft as wf
         >>> net = wf.nn.Sequential(wf.nn.Linear(3, 4), wf.nn.BatchNorm1d(4))
         >>> wf.nn.SyncBatchNorm.convert_sync_batchnorm(net)[1]
         SyncBatchNorm(4)

@@ -131,7 +131,11 @@ def _fold_in_numpy(function: str, x: Any, axis: Axis, dtype: Format | None) -> A
         dtype = FROM_NUMPY[view.dtype]
         if dtype.kind == "float" and not result.all():
             return None
-    return NATIVE_ELEMENTS.take(result, dtype)
+    array = NATIVE_ELEMENTS.take(result, dtype)
+    if axis is not None and array is not None and result.shape:  # for messages about shapes that do not broadcast
+        axes = axis if isinstance(axis, tuple) else (axis,)
+        array.node.params = {"reduced": (tuple([d % view.ndim for d in axes]), view.shape)}
+    return array
 
 
 _FOLDED_SIZES = range(1, MAX_WORK + 1)
