@@ -194,8 +194,12 @@ def test_the_state_of_a_part_is_for_the_same_ranks_only(tmp_path: Path) -> None:
         wf.train.fit(other, x, y, optimizer=plain, **options)
     found = [b"".join(a.numpy().tobytes() for a in m.arrays().values()) for m in (model, other)]
     assert found[0] == found[1]
+    with pytest.raises(ValueError, match="fit: Adam keeps the state of another model"):
+        wf.train.fit(wf.nn.Linear(3, 2), x, y, optimizer=optimizer, sharded="optimizer", **options)
     with pytest.raises(ValueError, match=re.escape("fit: Adam keeps part 0 of 1 of its state, from fit(sharded=...)")):
         wf.train.fit(model, x, y, optimizer=optimizer, **options)
+    with pytest.raises(ValueError, match=re.escape("Adam: save: this is part 0 of 1 of the state")):
+        optimizer.save(tmp_path / "state")
     wf.train.fit(model, x, y, optimizer=optimizer.init(model), **options)
 
 

@@ -171,7 +171,7 @@ class ShardSum:
 
     def _fill(self, vectors: list[np.ndarray], given: Given) -> None:
         """Copy what a shard gives into vectors, with flags of 0."""
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
             for view, a in self._views(vectors, given):
                 np.copyto(view, a, casting="same_kind" if a.dtype == view.dtype else "unsafe")
         self._flag_view(vectors)[...] = 0

@@ -319,6 +319,11 @@ class Optimizer(KeywordCheck):
         ----------
         path : str or path
 
+        Raises
+        ------
+        ValueError
+            The optimizer has a rank's part of its state only, after ``fit(sharded=...)``.
+
         Examples
         --------
         >>> import weft as wf, tempfile, os
@@ -329,6 +334,8 @@ class Optimizer(KeywordCheck):
         """
         from weft.nn import weights  # loads all layers
 
+        part = "save: this is part {} of {} of the state, from fit(sharded=...); a checkpoint of fit has all of it"
+        self._need(self._place is None, part, *(self._place or ()))
         weights.save(path, self)
 
     def load(self, path: str | os.PathLike) -> Optimizer:

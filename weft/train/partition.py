@@ -170,7 +170,12 @@ class Parts:
     def divide_state(self) -> None:
         """Let the optimizer keep the state of this rank's parts only. It may have none before, or that of whole parameters."""
         optimizer, place = self._optimizer, (self._ranks.rank, self._ranks.size)
-        if optimizer._place == place:
+        if optimizer._place is not None:
+            shapes = {name: a.shape for name, a in self.arrays.items()}
+            if any(a.shape != shapes.get(name) for name, slots in optimizer.state.items() for a in slots.values()):
+                raise ValueError(
+                    f"fit: {type(optimizer).__name__} keeps the state of another model. Make a new optimizer for each model"
+                )
             return
         content = None if optimizer.step_count is None else {n: a.numpy() for n, a in optimizer.arrays().items()}
         optimizer._init_parts(self._model, self.arrays, place)
