@@ -252,7 +252,7 @@ def set_conv_algorithm(algorithm: str) -> None:
     ``"winograd"`` is a permission: a CPU then computes convolutions with windows of 3 x 3 or 5 x 5, stride 1, no dilation and one
     group by Winograd's transforms wherever it expects them to be faster, with a quarter of the multiplications. So are gradients.
     All else is computed as before, also on GPUs. Results do not depend on threads or runs, but differ from direct ones in the
-    last bits, and errors are up to about ten times larger: see :doc:`/guide/performance`. An infinity or NaN in an image
+    last bits, and errors are 2 to 6 times larger: see :doc:`/guide/performance`. An infinity or NaN in an image
     spreads to neighbouring results. An operation uses the algorithm in force when it is written, its derivatives use the same,
     and a jitted function is traced once for each setting. The setting applies to all threads.
 
