@@ -27,6 +27,10 @@ def run(argv: Sequence[str]) -> int:
     nets.add_argument("--repeats", type=int, default=None, help="calls of each pass; default 10, with --quick 3")
     nets.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
     nets.add_argument("--cpu-time", action="store_true", help="processor time, for a busy machine; needs --threads 1")
+    nets.add_argument(
+        "--algorithm", choices=["direct", "winograd"], default="direct",
+        help="of weft's convolutions, as wf.conv_algorithm; default %(default)s",
+    )
     nets.add_argument("--peers", action="store_true", help="PyTorch beside weft, in turns, each in a process of its own")
     nets.add_argument("--json", metavar="FILE", help="write the record of the run")
     nets.add_argument("--picture", metavar="FILE", help="write a picture (PNG), a bar a layer; needs matplotlib")

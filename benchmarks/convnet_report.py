@@ -50,7 +50,8 @@ def print_head(record: Mapping[str, Any], name: str, net: Net) -> None:
     print(
         f"\n{name} of {record['definition']}, batch {net.batch}, images of {net.side} x {net.side}, float32: "
         f"{net.batch * sum([layer.flops for layer in found]) / 1e9:.3f} GFLOP forward (a multiply-add is two, or one MAC)\n"
-        f"{versions}; {threads} thread{'s' * (threads > 1)}, measured peak {peak / 1e9:.0f} GFLOP/s, "
+        f"{versions}; {record['algorithm']} convolutions, {threads} thread{'s' * (threads > 1)}\n"
+        f"measured peak {peak / 1e9:.0f} GFLOP/s, "
         f"{record['memory_bytes_per_second'] / 1e9:.0f} GB/s of memory; "
         f"least {clock} of {record['repeats']} calls"
     )

@@ -40,6 +40,7 @@ class WeftSide:
         self._entered = ExitStack()
         self._entered.enter_context(wf.flush_denormals())
         wf.set_num_threads(threads)
+        wf.set_conv_algorithm(os.environ.get("BENCH_ALGORITHM", "direct"))
 
     def settle(self) -> None:
         importlib.import_module("weft.devices").settle()

@@ -169,13 +169,15 @@ def test_table_json_and_picture_of_small_nets(tmp_path: Path, capsys: pytest.Cap
     options = ["--nets", "alexnet,googlenet", "--definition", "convnet-benchmarks"]
     options += ["--image", "64", "--narrow", "32", "--batch", "2"]
     chosen = ["--layers", "conv1,pool1,conv3,inc2.5x5,mean1,dense1", "--repeats", "2", "--threads", "1", "--cpu-time"]
+    options += ["--algorithm", "winograd"]
     assert main(["bench", "convnets", *options, *chosen, "--json", str(files[0]), "--picture", str(files[1])]) == 0
     record = json.loads(files[0].read_text())
     figures = {"peak_flops", "memory_bytes_per_second"}
-    assert set(record) == {"about", "versions", "definition", "threads", "clock", "repeats", "nets"} | figures
+    assert set(record) == {"about", "versions", "definition", "algorithm", "threads", "clock", "repeats", "nets"} | figures
     assert record["versions"] == {"weft": wf.__version__} and record["definition"] == "convnet-benchmarks"
     assert (record["threads"], record["clock"], record["repeats"]) == (1, "cpu", 2) and record["peak_flops"] > 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert record["algorithm"] == "winograd" and any(line.endswith("; winograd convolutions, 1 thread") for line in lines)
     for name in ("alexnet", "googlenet"):
         found, net = record["nets"][name], shrink(DEFINITIONS["convnet-benchmarks"][name], 64, 32)
         assert set(found) == {"batch", "image", "layers"} and (found["batch"], found["image"]) == (2, 64)
@@ -183,9 +185,9 @@ def test_table_json_and_picture_of_small_nets(tmp_path: Path, capsys: pytest.Cap
         asked = [layer for layer in every if layer.name in chosen[1].split(",")]
         assert [layer["name"] for layer in found["layers"]] == [layer.name for layer in asked]
         head = next(k for k, line in enumerate(lines) if line.startswith(f"{name} of convnet-benchmarks, batch 2"))
-        for layer, entry, line in zip(asked, found["layers"], lines[head + 3 :], strict=False):
+        for layer, entry, line in zip(asked, found["layers"], lines[head + 4 :], strict=False):
             check_layer(entry, layer, layer is every[0], line, 2, record["peak_flops"])
-        assert lines[head + 3 + len(asked)].startswith("sum of layers")
+        assert lines[head + 4 + len(asked)].startswith("sum of layers")
     assert files[1].read_bytes().startswith(b"\x89PNG")
 
 
