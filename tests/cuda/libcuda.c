@@ -51,6 +51,7 @@ int cuDriverGetVersion(int *version) { BEGIN; *version = number("STUB_CUDA", 130
 int cuDeviceGetCount(int *count) { BEGIN; *count = number("STUB_CARDS", 1); return SUCCESS; }
 int cuDeviceGet(int *card, int k) { BEGIN; NEED(k < number("STUB_CARDS", 1), 101); *card = k; return SUCCESS; }
 int cuDeviceGetName(char *name, int size, int card) { BEGIN; strncpy(name, "No card at all", size); return SUCCESS; }
+int cuDeviceGetPCIBusId(char *text, int size, int card) { BEGIN; snprintf(text, size, "0000:%02x:00.0", card); return SUCCESS; }
 int cuDeviceTotalMem_v2(size_t *bytes, int card) { BEGIN; *bytes = (size_t)80 << 30; return SUCCESS; }
 int cuDeviceGetAttribute(int *value, int which, int card) { BEGIN; *value = which == 75 ? 9 : 0; return SUCCESS; }
 int cuDevicePrimaryCtxRetain(Thing **context, int card) { BEGIN; *context = &contexts[card]; return SUCCESS; }
@@ -156,7 +157,7 @@ int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t
 #define V(name, suffix, since) {#name, since, (void *)name##suffix}
         V(cuEventElapsedTime, _v2, 12080), F(cuEventElapsedTime), V(cuCtxSynchronize, , 0),
         F(cuInit), F(cuDriverGetVersion), F(cuDeviceGetCount), F(cuDeviceGet), F(cuDeviceGetName), V(cuDeviceTotalMem, _v2, 3020),
-        F(cuDeviceGetAttribute), F(cuDevicePrimaryCtxRetain), F(cuCtxSetCurrent), F(cuGetErrorString), F(cuGetErrorName),
+        F(cuDeviceGetPCIBusId), F(cuDeviceGetAttribute), F(cuDevicePrimaryCtxRetain), F(cuCtxSetCurrent), F(cuGetErrorString), F(cuGetErrorName),
         F(cuStreamCreate), F(cuStreamSynchronize), F(cuStreamWaitEvent), V(cuStreamBeginCapture, _v2, 10010),
         F(cuStreamEndCapture), F(cuGraphInstantiateWithFlags), F(cuGraphDestroy), F(cuGraphLaunch), F(cuGraphExecDestroy),
         F(cuDeviceGetDefaultMemPool), F(cuMemPoolSetAttribute), F(cuMemPoolTrimTo), F(cuMemAllocAsync), F(cuMemFreeAsync),

@@ -46,7 +46,7 @@ class StubDriver:
     log : what was done; waits : how often somebody waited; asked : what was asked for and is not done yet
     """
 
-    name, capability, stream = "a stub of a card", 90, 77
+    name, capability, stream, bus = "a stub of a card", 90, 77, "0000:01:00.0"
 
     def __init__(self, compiler: Compiler, limit: int = 1 << 30) -> None:
         self.compiler, self.total = compiler, limit

@@ -35,7 +35,7 @@ ARITY = {  # parameters of the functions of cuda-bindings 13
     "cuLaunchKernel": 11, "cuStreamBeginCapture": 2, "cuStreamEndCapture": 1, "cuGraphInstantiate": 2,
     "cuGraphDestroy": 1, "cuGraphLaunch": 2, "cuGraphExecDestroy": 1, "cuGetErrorString": 1,
     "cuEventQuery": 1, "cuEventDestroy": 1, "cuStreamWaitEvent": 3, "cuCtxSynchronize": 0,
-    "cuEventElapsedTime": 2, "cuPointerGetAttribute": 2,
+    "cuEventElapsedTime": 2, "cuPointerGetAttribute": 2, "cuDeviceGetPCIBusId": 2,
 }
 NAMES = {
     "CUdevice_attribute": ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"),
@@ -53,6 +53,7 @@ NAMES = {
 }
 RESULTS = {
     "cuDeviceGet": 0, "cuDevicePrimaryCtxRetain": "context", "cuDeviceGetName": b"A card\0\0", "cuDeviceTotalMem": 1 << 36,
+    "cuDeviceGetPCIBusId": b"0000:01:00.0\0",
     "cuStreamCreate": 7, "cuPointerGetAttribute": 3, "cuDriverGetVersion": 13000,
     "cuEventElapsedTime": 2.5, "cuDeviceGetDefaultMemPool": "pool", "cuEventCreate": "event", "cuModuleLoadData": "module",
     "cuModuleGetFunction": "function", "cuStreamEndCapture": "drawn", "cuGraphInstantiate": "graph",

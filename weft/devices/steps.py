@@ -1,7 +1,8 @@
 """An interpreter of a Program's steps in Python, for devices without a native one.
 
 The interpreter resolves slots, loops and the arena; a ``Worker`` provides the device's operations on memory and kernels. For a
-host step, the worker fetches the operands, NumPy computes, and the worker puts the result. The CPU executes steps natively
+host step, the worker fetches the operands, NumPy computes, and the worker puts the result; a step that has ``on_device``, as
+collectives have, runs in the device's own memory if the worker offers it. The CPU executes steps natively
 (``cpu/native/walk_ir.py``).
 """
 
@@ -10,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from weft.devices.faults import IndexFault
+from weft.dtypes.formats import Format
 from weft.schedule.program import Call, Copy, HostCall, Loop, Program, Slot, calls
 
 
@@ -40,6 +42,55 @@ class Worker(Mover, Protocol):
 
     def number(self, value: Any, slot: Slot) -> Any:
         """Return memory that holds a scalar argument."""
+
+
+Sums = int | tuple["Sums", "Sums"]  # the number of a row, or two operands of an addition
+
+
+class DeviceStep(Protocol):
+    """A host step in a device's memory: its first operand, its result, and operations of the device, in the order of its stream.
+
+    address, shape, dtype : of the operand
+    out : address of the result
+    stream : the CUDA stream of the device's work, as an integer
+    card : the card's PCI bus id
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: Format
+    out: int
+    stream: int
+    card: str
+
+    def fetch(self) -> np.ndarray:
+        """Return the content of the operand."""
+
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of memory that lasts as long as the step."""
+
+    def copy(self, target: int, source: int, nbytes: int) -> None: ...
+
+    def zero(self, target: int, nbytes: int) -> None: ...
+
+    def sum_rows(self, target: int, rows: int, sums: Sums, count: int, dtype: Format) -> None:
+        """Add up rows of ``count`` elements that follow each other; 16-bit floats in float32, rounded once."""
+
+    def mark(self) -> None:
+        """Mark the end of all operations so far."""
+
+    def has_reached_mark(self) -> bool:
+        """Return whether all operations before the mark are done."""
+
+    def synchronise(self) -> None:
+        """Return when all operations so far are done."""
+
+
+@runtime_checkable
+class OffersDeviceSteps(Protocol):
+    """A Worker that can run host steps in its own memory."""
+
+    def device_step(self, operand: Any, slot: Slot, out: Any) -> DeviceStep: ...
 
 
 def nbytes(slot: Slot) -> int:
@@ -73,9 +124,13 @@ def walk(program: Program, inputs: Sequence[Any], outputs: Sequence[Any], arena:
                 raise IndexFault(first + fault[0], fault[1])
             first += len(step.sites)
         elif isinstance(step, HostCall):
-            operands = [worker.fetch(memory(a), program.slots[a]) for a in step.args]
-            result = run_host_step(step, operands)
-            worker.put(np.ascontiguousarray(result, program.slots[step.out].dtype.numpy), memory(step.out))
+            if step.on_device is not None and isinstance(worker, OffersDeviceSteps):
+                first = step.args[0]
+                result = step.on_device(worker.device_step(memory(first), program.slots[first], memory(step.out)), **step.params)
+            else:
+                result = run_host_step(step, [worker.fetch(memory(a), program.slots[a]) for a in step.args])
+            if result is not None:
+                worker.put(np.ascontiguousarray(result, program.slots[step.out].dtype.numpy), memory(step.out))
         elif isinstance(step, Copy):
             worker.copy(memory(step.source), memory(step.target), nbytes(program.slots[step.target]))
         else:

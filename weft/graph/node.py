@@ -117,6 +117,9 @@ class Primitive:
         it may raise because of its operands' values: a checked index, a matrix without an inverse, a loop of such steps.
     effect
         it acts on other processes, so it takes place once, in the order of the program: see ``effects.py``.
+    on_device(step, **params) -> ndarray or None
+        host only: the same in the memory of a device, whose :class:`weft.devices.steps.DeviceStep` has operands and result; an
+        array if it was computed on the host after all.
     receives
         effects only: its result comes from another process, to which its derivative goes, also if its operands are constant.
     """
@@ -141,6 +144,7 @@ class Primitive:
     raises: bool = False
     effect: bool = False
     receives: bool = False
+    on_device: Callable[..., Any] | None = None
     jvp: Callable[..., Any] | None = None
     factor_count: int = 0
     compose: Callable[..., Node] | None = None

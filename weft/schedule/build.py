@@ -96,7 +96,9 @@ def _schedule(graph: Graph, target: Target, prepare: Prepare | None, inside: boo
             args = tuple([slots.slot_of(i, i.shape) for i in node.inputs])
             out = slots.slot_of(node, node.shape)
             flops = 0 if op.cost is None else op.cost(node).flops
-            steps.append(HostCall(op.name, op.reference, args, out, node.params, op.raises, node.source_line, flops))
+            steps.append(HostCall(
+                op.name, op.reference, args, out, node.params, op.raises, node.source_line, flops, op.on_device,
+            ))
             continue
         ids = [slots.slot_of(n, shape) for n, shape in f.inputs] + [slots.slot_of(n, n.shape) for n in f.outputs]
         numbers = tuple([slots.position[n] for n in f.scalars])

@@ -77,6 +77,7 @@ class HostCall:
     """Run NumPy on the CPU: ``fn(*arrays, **params) -> array`` from slots to a slot.
 
     raises: whether it may raise because of its operands' values. source_line: the user's line (see Node). flops: its work.
+    on_device: see Primitive.
     """
 
     name: str
@@ -87,6 +88,7 @@ class HostCall:
     raises: bool = False
     source_line: Any = field(default=None, compare=False)
     flops: int = 0
+    on_device: Callable[..., Any] | None = None
 
     @property
     def reads(self) -> tuple[int, ...]:

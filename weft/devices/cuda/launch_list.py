@@ -23,15 +23,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.devices.cuda.arguments import FAULTS, Argument, Launch, PrintedKernel
+from weft.devices.cuda.formats import convert_loaded, convert_stored
 from weft.devices.faults import IndexFault
-from weft.devices.steps import walk
-from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, UINT8
+from weft.devices.steps import Sums, walk
+from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, UINT8, Format
 from weft.dtypes.rounding import rounded_number
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Loop, Program, calls, find_hosts
 
 MAX_STEPS = 4096  # limit of launches and copies
-_COPY_BLOCK = 1024  # elements that one program of a restoring launch copies
+_COPY_BLOCK = 1024  # elements that one program of a restoring or summing launch writes
 _POINTERS = ("buffer", FAULTS)
 
 
@@ -233,6 +234,22 @@ def restoring(record: SymbolicAddress, source: SymbolicAddress, target: Symbolic
     )
     launch = Launch(lines, arguments, (-(-count // _COPY_BLOCK), 1))
     return Start(launch, (record, source, target), ((3, count),), ())
+
+
+def sum_rows(source: SymbolicAddress, target: SymbolicAddress, sums: Sums, count: int, form: Format) -> Start:
+    """Return a launch that adds up rows of ``count`` elements in the order of ``sums``; 16-bit floats in float32."""
+
+    def write(part: Sums) -> str:
+        if isinstance(part, int):
+            return convert_loaded(f"tl.load(b0 + {part} * n0 + i, mask=i < n0)", form)
+        return f"({write(part[0])} + {write(part[1])})"
+
+    arguments = (Argument("b0", "buffer", form), Argument("b1", "buffer", form), Argument("n0", "number", INT64, count))
+    lines = (
+        f"i = tl.program_id(0).to(tl.int64) * {_COPY_BLOCK} + tl.arange(0, {_COPY_BLOCK})",
+        f"tl.store(b1 + i, {convert_stored(write(sums), form)}, mask=i < n0)",
+    )
+    return Start(Launch(lines, arguments, (-(-count // _COPY_BLOCK), 1)), (source, target), ((2, count),), ())
 
 
 def places(

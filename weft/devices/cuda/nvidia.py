@@ -53,6 +53,7 @@ class NvidiaDriver:
         self.capability = 10 * int(major) + int(minor)
         self.name = bytes(self._call("cuDeviceGetName", 100, self._card)).split(b"\0")[0].decode(errors="replace")
         self.total = int(self._call("cuDeviceTotalMem", self._card))
+        self.bus = bytes(self._call("cuDeviceGetPCIBusId", 32, self._card)).split(b"\0")[0].decode(errors="replace")
         self._stream = self._call("cuStreamCreate", int(api.CUstream_flags.CU_STREAM_NON_BLOCKING))
         self.stream = int(self._stream)
         self._pool = self._call("cuDeviceGetDefaultMemPool", self._card)

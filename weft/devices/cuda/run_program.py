@@ -22,13 +22,14 @@ from weft.devices.cuda.launch_list import (
     round_number,
     scratch_bytes,
     start_of,
+    sum_rows,
 )
 from weft.devices.cuda.launch_parameters import Parameters
 from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.devices.cuda.pending_checks import SLOT_BYTES, MakeError, PendingChecks
 from weft.devices.cuda.tuning import Tuner, starts_of
 from weft.devices.faults import OutOfDeviceMemory
-from weft.devices.steps import find_donations, walk
+from weft.devices.steps import Sums, find_donations, walk
 from weft.dtypes.formats import Format
 from weft.dtypes.rounding import scalar
 from weft.kernel.ir import Kernel
@@ -366,6 +367,9 @@ class Walker:
     def put(self, array: np.ndarray, memory: _At) -> None:
         self.device.staging.upload(memory.address, array.reshape(-1).view(np.uint8))
 
+    def device_step(self, operand: _At, slot: Slot, out: _At) -> CardStep:
+        return CardStep(self.device, operand, slot, out)
+
     def launch(self, call: Call, memories: Sequence[_At], numbers: Sequence[Any]) -> tuple[int, int] | None:
         return run_kernel(self.device, call.kernel, [m.address for m in memories], numbers)
 
@@ -390,3 +394,43 @@ def run_kernel(device: Card, kernel: Kernel, pointers: Sequence[int], numbers: S
         return None
     record = device.read_bytes(faults.pointer, faults.nbytes).view(np.int64)
     return (int(record[0]) - 1, int(record[record[0]])) if record[0] else None
+
+
+class CardStep:
+    """See :class:`weft.devices.steps.DeviceStep`."""
+
+    def __init__(self, device: Card, operand: _At, slot: Slot, out: _At) -> None:
+        self._device, self._driver = device, device.driver
+        self._scratch: list[CardMemory] = []
+        self._mark: Any = None
+        self.address, self.shape, self.dtype, self.out = operand.address, slot.shape, slot.dtype, out.address
+        self.stream, self.card = self._driver.stream, self._driver.bus
+
+    def fetch(self) -> np.ndarray:
+        return self._device.read(self.address, self.shape, self.dtype)
+
+    def allocate(self, nbytes: int) -> int:
+        self._scratch.append(self._device.allocate(nbytes))
+        return self._scratch[-1].pointer
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        self._driver.copy(target, source, nbytes)
+
+    def zero(self, target: int, nbytes: int) -> None:
+        self._driver.zero(target, nbytes)
+
+    def sum_rows(self, target: int, rows: int, sums: Sums, count: int, dtype: Format) -> None:
+        addresses = (SymbolicAddress(0, 0), SymbolicAddress(1, 0))
+        start = sum_rows(*addresses, sums, count, dtype)
+        alignment = 16 if (target | rows) % 16 == 0 else 1
+        _PackedLaunch(self._device.codes, start, alignment).start(self._driver, [rows, target], ())
+        self._device.launches += 1
+
+    def mark(self) -> None:
+        self._mark = self._driver.mark(self._mark)
+
+    def has_reached_mark(self) -> bool:
+        return self._driver.has_reached(self._mark)
+
+    def synchronise(self) -> None:
+        self._driver.synchronise()
