@@ -63,6 +63,8 @@ def _seen(memory: np.ndarray, shape: tuple[int, ...], dtype: Format) -> np.ndarr
 class Executable:
     """A Program and nothing else."""
 
+    worker: type[Worker] = Worker
+
     def __init__(self, program: Program) -> None:
         self.program = program
         self.places: Any = ()
@@ -72,7 +74,7 @@ class Executable:
         given = [x.memory if isinstance(x, Buffer) else x for x in inputs]
         outputs = [Buffer(np.zeros(shape, dtype.numpy)) for shape, dtype in p.outputs]
         with np.errstate(all="ignore"):
-            walk(p, given, [o.memory for o in outputs], np.zeros(p.arena, np.uint8), Worker())
+            walk(p, given, [o.memory for o in outputs], np.zeros(p.arena, np.uint8), self.worker())
         return outputs
 
     def direct(self) -> int:

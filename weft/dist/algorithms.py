@@ -7,11 +7,12 @@ Other numbers of ranks exchange parts directly. So a sum has the same bits on al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from weft.dist.engine import Engine, Waiter
+from weft.dist.engine import Engine, Request, Waiter
 
 DATA_TAG = 2
 SHORT_BYTES = 1 << 14  # vectors up to here are exchanged as a whole: fewer messages
@@ -21,15 +22,19 @@ class Link:
     """The members of a group in one collective. Ranks here are places in the group."""
 
     def __init__(self, world: Waiter, engine: Engine, ranks: tuple[int, ...], what: str) -> None:
-        self._world, self._engine, self._ranks, self._what = world, engine, ranks, what
+        self._world, self._engine, self.ranks, self.what = world, engine, ranks, what
         self.me, self.size = ranks.index(world.rank), len(ranks)
 
     def exchange(self, sends: Sequence[tuple[np.ndarray, int]], receives: Sequence[tuple[np.ndarray, int]]) -> None:
         """Send and receive contiguous arrays at the same time. Empty ones send nothing."""
-        ranks, engine = self._ranks, self._engine
+        ranks, engine = self.ranks, self._engine
         requests = [(engine.irecv(_bytes(x), ranks[k], DATA_TAG), ranks[k]) for x, k in receives if x.size]
         requests += [(engine.isend(_bytes(x), ranks[k], DATA_TAG), ranks[k]) for x, k in sends if x.size]
-        self._world.wait(requests, self._what)
+        self._world.wait(requests, self.what)
+
+    def wait(self, request: Request) -> None:
+        """Wait for work in which all other members take part."""
+        self._world.wait([(request, rank) for rank in self.ranks if rank != self._world.rank], self.what)
 
 
 def _bytes(x: np.ndarray) -> np.ndarray:
@@ -106,11 +111,18 @@ def broadcast(link: Link, x: np.ndarray, root: int) -> np.ndarray:
 
 
 def barrier(link: Link) -> None:
-    """Return when all ranks have come here: after round k each rank knows of 2**k others."""
-    step, n = 1, link.size
+    """Return when all ranks have come here."""
+    least(link, 0)
+
+
+def least(link: Link, number: int) -> int:
+    """Return the smallest of the ranks' numbers from 0 to 127: after round k each rank knows those of 2**k others."""
+    own, step, n = np.array([number], np.int8), 1, link.size
     while step < n:
-        link.exchange([(np.zeros(1), (link.me + step) % n)], [(np.empty(1), (link.me - step) % n)])
-        step *= 2
+        theirs = np.empty_like(own)
+        link.exchange([(own, (link.me + step) % n)], [(theirs, (link.me - step) % n)])
+        own, step = np.minimum(own, theirs), 2 * step
+    return int(own[0])
 
 
 # ---- sums
@@ -125,17 +137,20 @@ def _add_up(parts: list[np.ndarray]) -> np.ndarray:
     """Return the sum in the fixed tree. The arrays may be overwritten."""
     dtype = parts[0].dtype
     with np.errstate(all="ignore"):
-        return _tree([p.astype(np.float32) for p in parts]).astype(dtype) if is_narrow(dtype) else _tree(parts)
+        if is_narrow(dtype):
+            return sum_in_tree([p.astype(np.float32) for p in parts], _add).astype(dtype)
+        return sum_in_tree(parts, _add)
 
 
-def _tree(parts: list[np.ndarray]) -> np.ndarray:
+def sum_in_tree(parts: Sequence[Any], add: Callable[[Any, Any], Any]) -> Any:
+    """Return the sum in the fixed tree, whose nodes ``add`` makes of two parts."""
     if len(parts) == 1:
         return parts[0]
     half = 1 << ((len(parts) - 1).bit_length() - 1)
-    return _add(_tree(parts[:half]), _tree(parts[half:]), True)
+    return add(sum_in_tree(parts[:half], add), sum_in_tree(parts[half:], add))
 
 
-def _add(own: np.ndarray, theirs: np.ndarray, own_first: bool) -> np.ndarray:
+def _add(own: np.ndarray, theirs: np.ndarray, own_first: bool = True) -> np.ndarray:
     """Add in place, the lower ranks first: of two NaN the first one is the result."""
     with np.errstate(all="ignore"):
         return np.add(own, theirs, out=own) if own_first else np.add(theirs, own, out=own)

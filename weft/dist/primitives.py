@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.dist import algorithms, messages
+from weft.devices.steps import DeviceStep
+from weft.dist import algorithms, card_algorithms, messages
 from weft.dist.algorithms import Link
 from weft.dist.groups import Group
+from weft.dist.nccl import agree_on_way
 from weft.dist.together import run_together
 from weft.dist.world import world
 from weft.dtypes.formats import FROM_NUMPY, Format
@@ -35,17 +37,42 @@ _HAVE_SUMS = frozenset(
 ) | {f for f in FROM_NUMPY.values() if f.name == "bfloat16"}
 
 
-def _together(algorithm: Callable[..., np.ndarray | None]) -> Callable[..., np.ndarray]:
+def _together(algorithm: Callable[..., np.ndarray | None], on_cards: bool) -> Callable[..., np.ndarray]:
     """Return the reference of a collective, which compares what the ranks ask for and then runs the algorithm."""
 
+    def by_host(link: Link, x: np.ndarray, **params: Any) -> np.ndarray | None:
+        if on_cards:
+            agree_on_way(link, None)
+        return algorithm(link, x, **params)
+
     def reference(x: np.ndarray, turn: Any, what: str, place: str, group: Group, **params: Any) -> np.ndarray:
-        members = group.ranks
-        options = "".join(f" with {name}={value}" for name, value in params.items())
-        some = f" among ranks {list(members)}" if members != tuple(range(world().size)) else ""
-        out = run_together(algorithm, f"{what} of {x.dtype}{list(x.shape)}{options}{some}", place, members, x, **params)
+        out = run_together(by_host, _request(what, x.dtype, x.shape, group, params), place, group.ranks, x, **params)
         return x if out is None else out
 
     return reference
+
+
+def _on_card(name: str, algorithm: Callable[..., np.ndarray | None]) -> Callable[..., np.ndarray | None]:
+    """Return the collective in a card's memory: None as its result, or that of the host if the ranks have no other way."""
+
+    def run(link: Link, step: DeviceStep, **params: Any) -> np.ndarray | None:
+        communicator = agree_on_way(link, step)
+        if communicator is None:
+            return algorithm(link, step.fetch(), **params)
+        card_algorithms.run(name, link, communicator, step, **params)
+        return None
+
+    def on_device(step: DeviceStep, what: str, place: str, group: Group, **params: Any) -> np.ndarray | None:
+        request = _request(what, step.dtype.numpy, step.shape, group, params)
+        return run_together(run, request, place, group.ranks, step, **params)
+
+    return on_device
+
+
+def _request(what: str, dtype: np.dtype, shape: Shape, group: Group, params: dict[str, Any]) -> str:
+    options = "".join(f" with {name}={value}" for name, value in params.items())
+    some = f" among ranks {list(group.ranks)}" if group.ranks != tuple(range(world().size)) else ""
+    return f"{what} of {dtype}{list(shape)}{options}{some}"
 
 
 def _same(x: Node, turn: Node, what: str, **params: Any) -> tuple[Shape, Format]:
@@ -121,9 +148,10 @@ _ENTRIES: dict[str, Primitive] = {}
 
 
 def _enter(name: str, rule: Any, algorithm: Any, vjp: Any, behind: bool = False, shift: int = 0) -> Primitive:
+    on_cards = name in card_algorithms.BY_NAME
     entry = _ENTRIES[name] = Primitive(
-        f"dist_{name}", "host", rule, _together(algorithm), None, vjp, _batch(name, behind, shift), moving, raises=True,
-        effect=True, jvp=_tangent(name),
+        f"dist_{name}", "host", rule, _together(algorithm, on_cards), None, vjp, _batch(name, behind, shift), moving, raises=True,
+        effect=True, jvp=_tangent(name), on_device=_on_card(name, algorithm) if on_cards else None,
     )
     return entry
 

@@ -14,10 +14,12 @@ import numpy as np
 
 from weft.array import Array, wrap_array
 from weft.array.convert import numpy_node
-from weft.eager.materialise import compute_fallible, read_array
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE
+from weft.eager.materialise import compute_fallible, read_array, values
 from weft.graph.effects import collect_effects, first_turn, turn_after
-from weft.graph.node import Node, Primitive
-from weft.graph.primitives.table import bind
+from weft.graph.node import Graph, Node, Primitive
+from weft.graph.primitives.table import bind, input_leaf
+from weft.runtime import execute
 from weft.runtime.cell import inside_trace
 from weft.runtime.context import CONTEXT
 
@@ -28,6 +30,9 @@ def run_effect(op: Primitive, *inputs: Node, **params: Any) -> Node:
     """Return the result of an effect: computed now outside of transforms, else a node that takes its turn."""
     if not CONTEXT.transform_depth:
         op.rule(*inputs, first_turn(), **params)  # raises errors of shape and dtype
+        result = _run_on_device(op, inputs, params)
+        if result is not None:
+            return result
         assert op.reference is not None
         return numpy_node(op.reference(*map(read_array, inputs), None, **params))
     cell = _cell()
@@ -36,6 +41,20 @@ def run_effect(op: Primitive, *inputs: Node, **params: Any) -> Node:
     node = bind(op, *inputs, cell.node, **params)
     cell._set(turn_after(node))
     return node
+
+
+def _run_on_device(op: Primitive, inputs: Sequence[Node], params: dict[str, Any]) -> Node | None:
+    """Return the result of an effect that runs in the memory of its operand's device, or None if that is the host's."""
+    if op.on_device is None or not DEVICE_OF_BUFFER_TYPE:
+        return None
+    buffers = values(inputs)
+    if type(buffers[0]) not in DEVICE_OF_BUFFER_TYPE:
+        return None
+    leaves = [input_leaf(node.shape, node.dtype, buffer) for node, buffer in zip(inputs, buffers, strict=True)]
+    node = bind(op, *leaves, first_turn(), **params)
+    with execute.on(execute.owner(buffers[0]).name):
+        (result,) = execute.run(Graph(leaves, [node]), buffers)
+    return input_leaf(node.shape, node.dtype, result)
 
 
 def _cell() -> Array:
