@@ -16,7 +16,7 @@ from weft.errors import DataError
 
 def draw_labels(rng: np.random.Generator) -> np.ndarray:
     if rng.random() < 0.5:
-        return rng.integers(-50, 50, int(rng.integers(1, 60)))
+        return rng.integers(-50, 50, int(rng.integers(1, 60))).astype(rng.choice(["int64", "int8", "O"]))
     texts = ["".join(rng.choice(list("aBé ö1"), int(rng.integers(0, 4)))) for _ in range(int(rng.integers(1, 60)))]
     return np.array(texts, dtype=object if rng.random() < 0.3 else None)
 
@@ -27,6 +27,7 @@ def test_labels_are_sklearns(_: int, rng: np.random.Generator, tmp_path: Path) -
     found, want = wf.data.LabelEncoder(), preprocessing.LabelEncoder()
     numbers = found.fit_transform(y if rng.random() < 0.5 else y.tolist())
     assert numbers.tolist() == want.fit_transform(y).tolist() and found.classes_.tolist() == want.classes_.tolist()
+    assert found.transform([]).tolist() == want.transform([]).tolist() == []
     some = rng.permutation(numbers)
     assert found.inverse_transform(some).tolist() == want.inverse_transform(some).tolist()
 
@@ -51,6 +52,8 @@ def test_labels_are_sklearns(_: int, rng: np.random.Generator, tmp_path: Path) -
     (lambda e: e.fit([]), "must be .N,. labels, not of shape"),
     (lambda e: e.fit([1.5, 2.0]), "texts or integers, not float64"),
     (lambda e: e.fit(["a", 1]), "label 1 is 1"),
+    (lambda e: e.fit(np.array([1, 2**63], np.uint64)), "label 1 is 9223372036854775808, which int64 does not hold"),
+    (lambda e: e.fit([-(2**63) - 1]), "label 0 is -9223372036854775809, which int64 does not hold"),
     (lambda e: e.transform(["a"]), "no classes before fit"),
     (lambda e: e.fit(["a", "b"]).transform(["a", "z"]), "'z' .at 1. is none of the classes"),
     (lambda e: e.fit(["a", "b"]).transform([1]), "y holds integers, the classes are texts"),

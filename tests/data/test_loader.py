@@ -205,3 +205,33 @@ X = np.zeros((10, 3), np.float32)
 def test_data_that_make_no_sense(make, error, pattern) -> None:
     with pytest.raises(error, match=pattern):
         make()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_transform_in_place_leaves_the_data_alone(shuffle: bool) -> None:
+    x, y = np.ones((7, 2)), np.arange(7)
+
+    def clear(a, b):
+        a["x"] *= 0
+        b += 1
+        return a, b
+
+    for batch_size in (3, 7):
+        for a, _ in wf.data.Loader(({"x": x}, y), batch_size, shuffle=shuffle, transform=clear):
+            assert not a["x"].numpy().any()
+    assert x.all() and y.tolist() == list(range(7))
+
+
+@pytest.mark.parametrize("other", [(1.0,), 1.0])
+def test_samples_of_several_lengths_raise(other) -> None:
+    samples = [(1.0, 2)] * 3 + [other]
+
+    class Data:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, k):
+            return samples[k]
+
+    with pytest.raises(wf.errors.DataError, match="a sample is a tuple of 2, another is"):
+        list(wf.data.Loader(Data()))

@@ -68,6 +68,8 @@ class LabelEncoder(Module):
         ShapeError, DTypeError, ValueError
             As :meth:`fit`; a label is none of the classes, or there are no classes yet.
         """
+        if not np.size(y) and np.ndim(y) == 1 and self._classes:
+            return np.zeros(0, np.int64)
         labels, classes = _read_labels("transform", y), self.classes_
         if labels.dtype.kind != classes.dtype.kind:
             raise DTypeError(f"LabelEncoder.transform: y holds {_kind(labels)}, the classes are {_kind(classes)}")
@@ -139,6 +141,11 @@ def _read_labels(method: str, y: Any) -> np.ndarray:
     labels = np.asarray(y.numpy() if isinstance(y, Array) else y)
     if labels.ndim != 1 or not labels.size:
         raise ShapeError(f"{name}: y must be (N,) labels, not of shape {labels.shape}")
+    if labels.dtype == np.uint64 or labels.dtype.kind == "O" and all(isinstance(label, int | np.integer) for label in labels):
+        large = next((k for k, label in enumerate(labels.tolist()) if label >> 63 not in (0, -1)), None)
+        if large is not None:
+            raise DTypeError(f"{name}: label {large} is {labels[large]}, which int64 does not hold: give it as text")
+        labels = labels.astype(np.int64)
     if labels.dtype.kind in "OT" or labels.dtype.kind == "U" and not isinstance(y, np.ndarray):
         items = list(y)  # np.asarray makes texts of the numbers beside texts
         other = next((k for k, label in enumerate(items) if not isinstance(label, str)), None)

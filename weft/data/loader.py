@@ -213,6 +213,8 @@ class Loader(KeywordCheck):
             samples = range(before + first, before + last) if order is None else numbers.tolist()
             parts, is_single = _stack_samples([self.data[i] for i in samples])
         if self.transform is not None:
+            if self.arrays is not None and order is None:  # slices alias the data, which a transform in place would change
+                parts = map_members(np.copy, parts)
             more = {}
             if self.takes_rng:
                 more["rng"] = default_rng([self.seed, epoch, k, *(() if part is None else (part.number,))])
@@ -248,6 +250,10 @@ def _check_array(name: str, a: Any) -> Any:
 def _stack_samples(samples: list[Any]) -> tuple[tuple[Any, ...], bool]:
     """Return the stacked parts of the samples, and whether a sample is a single value instead of a tuple."""
     is_single = not isinstance(samples[0], tuple | list)
+    count = None if is_single else len(samples[0])
+    other = next((s for s in samples if (len(s) if isinstance(s, tuple | list) else None) != count), None)
+    if other is not None:
+        raise DataError(f"Loader: a sample is {describe_tree(samples[0])}, another is {describe_tree(other)}")
     columns = [samples] if is_single else list(zip(*samples, strict=True))
     return tuple(_stack(column, f"part {k}") for k, column in enumerate(columns)), is_single
 
