@@ -24,6 +24,7 @@ from benchmarks.convnet_report import draw, print_foot, print_head, print_layer,
 from benchmarks.nets import DEFINITIONS, Layer, Net, layers, shrink
 from benchmarks.turns import KEPT_MEMORY, about, answer, thread_variables
 from weft.placement.device_figures import Machine
+from weft.process import files
 from weft.process.distribution import install_command
 
 ROOT = Path(__file__).parents[1]
@@ -38,16 +39,16 @@ def convnets(arguments: argparse.Namespace) -> int:
     nets = _choose_nets(arguments)
     _check(arguments, nets)
     record = measure(nets, libraries, arguments)
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(record, indent=1) + "\n")
-    if arguments.picture:
-        Path(arguments.picture).write_bytes(draw(record))
+    if arguments.json is not None:
+        files.write_atomically(arguments.json, (json.dumps(record, indent=1) + "\n").encode(), "bench --json")
+    if arguments.picture is not None:
+        files.write_atomically(arguments.picture, draw(record), "bench --picture")
     return 0
 
 
 def _choose_nets(arguments: argparse.Namespace) -> dict[str, Net]:
     defined = DEFINITIONS[arguments.definition]
-    names = arguments.nets.split(",") if arguments.nets else ["alexnet"] if arguments.quick else list(defined)
+    names = arguments.nets.split(",") if arguments.nets is not None else ["alexnet"] if arguments.quick else list(defined)
     for name in names:
         if name not in defined:
             raise ValueError(f"bench: no net {name!r}; there are {', '.join(defined)}")
@@ -69,7 +70,7 @@ def _choose_layers(net: Net, only: str | None) -> list[Layer]:
 def _check(arguments: argparse.Namespace, nets: dict[str, Net]) -> None:
     """Raise before anything is measured."""
     names = {layer.name: name for name, net in nets.items() for layer in layers(net)}
-    for name in arguments.layers.split(",") if arguments.layers else ():
+    for name in arguments.layers.split(",") if arguments.layers is not None else ():
         if name not in names:
             raise ValueError(f"bench: no layer {name!r} in {', '.join(nets)}; there are {', '.join(names)}")
     if arguments.cpu_time and arguments.threads != 1:
@@ -78,6 +79,10 @@ def _check(arguments: argparse.Namespace, nets: dict[str, Net]) -> None:
         raise ImportError("bench: --peers needs PyTorch, which is not installed: pip install torch")
     if arguments.picture and importlib.util.find_spec("matplotlib") is None:
         raise ImportError(f"bench: --picture needs matplotlib: {install_command('plot')}")
+    for option in ("json", "picture"):
+        path = getattr(arguments, option)
+        if path is not None:
+            files.target(path, f"bench --{option}")
 
 
 def measure(nets: dict[str, Net], libraries: Sequence[str], arguments: argparse.Namespace) -> dict[str, Any]:

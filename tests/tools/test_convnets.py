@@ -209,12 +209,16 @@ def test_a_whole_net_and_its_memory(tmp_path: Path, capsys: pytest.CaptureFixtur
     (["--nets", "alexnet", "--layers", "conv9"], "no layer 'conv9' in alexnet; there are conv1, pool1"),
     (["--cpu-time"], "--cpu-time is the time of one thread"),
     (["--image", "20"], "pool2 has a window of 3, its images a side of 1"),
+    (["--nets", ""], "no net ''"), (["--nets", "alexnet", "--layers", ""], "no layer ''"),
+    (["--json", "/nowhere/a.json"], "--json: there is no folder '/nowhere' for 'a.json'"), (["--json", "."], "'.' is a folder"),
+    (["--json", ""], "is a folder"),
     (["--peers"], "--peers needs PyTorch, which is not installed"), (["--picture", "x.png"], "--picture needs matplotlib"),
 ])
 def test_refused(arguments, says, capsys, monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main(["bench", "convnets", *arguments]) == 1
-    assert says in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert says in shown.err and not shown.out
 
 
 def test_an_unknown_definition_is_refused(capsys) -> None:

@@ -54,6 +54,23 @@ def test_a_large_product_is_limited_by_arithmetic_and_gains_from_bfloat16(turned
     assert bound == "arithmetic" and not gains
 
 
+def test_the_floor_of_transformed_convolutions_counts_the_multiplications_that_are_left() -> None:
+    x, w = normal(4, 64, 28, 28), normal(64, 64, 3, 3)
+
+    def layer(x: Any) -> Any:
+        return wf.nn.conv2d(x, w, padding=1)
+
+    def layers(x: Any) -> Any:
+        return wf.scan(lambda y, _: (layer(y), None), x, None, length=3)[0]
+
+    for f in (layer, layers):
+        (direct,) = wf.profile(wf.jit(f), x, repeat=1, show=False).kernels
+        with wf.conv_algorithm("winograd"):
+            (transformed,) = wf.profile(wf.jit(f), x, repeat=1, show=False).kernels
+        assert direct.bound == transformed.bound == "arithmetic" and direct.flops == transformed.flops
+        assert any(np.isclose(transformed.floor / direct.floor, ((m + 2) / (3 * m)) ** 2) for m in (2, 4))
+
+
 def test_the_gain_of_bfloat16_is_that_of_the_two_measured_rates() -> None:
     """Arithmetic and memory of a product overlap by half; nothing else of it is counted but the elements that it stores."""
     n = int(RNG.integers(400, 500))

@@ -211,3 +211,19 @@ def test_eager_products_have_the_bits_of_jitted_ones(rng: np.random.Generator) -
             after = [(a @ b).numpy() for _ in range(6)]
         for other in (jitted, *after):
             np.testing.assert_array_equal(before, other)
+
+
+@pytest.mark.parametrize("enter, read, other", [
+    (wf.matmul_precision, wf.get_matmul_precision, "tf32"), (wf.conv_algorithm, wf.get_conv_algorithm, "winograd"),
+    (wf.deterministic, wf.get_deterministic, False), (wf.default_dtype, wf.get_default_dtype, "float64"),
+])
+def test_blocks_of_threads_end_in_any_order(enter: Any, read: Any, other: Any, rng: np.random.Generator) -> None:
+    """The last block that ends restores the value before all of them; until then it is that of the latest block."""
+    before = read()
+    blocks = [enter(other) for _ in range(4)]
+    for block in blocks:
+        block.__enter__()
+    for k in rng.permutation(4):
+        assert read() == other
+        blocks[k].__exit__(None, None, None)
+    assert read() == before

@@ -62,7 +62,8 @@ class KernelTime:
     kind : kernel, loop, numpy or copy
     runs : number of runs in one call
     seconds : measured time
-    floor : minimum time on this machine in seconds, by its peak arithmetic or its bandwidth
+    floor : minimum time on this machine in seconds, by its peak arithmetic, with the multiplications that Winograd's transforms
+        leave, or its bandwidth
     bound : which of the two limits applies: "arithmetic" or "memory"
     flops, bytes : arithmetic operations; size of the elements read and written, each once
     reason : why it is slower than the floor, or what limits it, in one or two words
@@ -276,7 +277,8 @@ def find_reason(step: StepTime, machine: Machine, writes: Writes) -> Reason:
         why = f"it moves {amount(work.bytes * step.runs)}B at {bandwidth_text}, {share:.0%} of this machine's bandwidth"
         advice = "Only fewer or narrower reads and writes help: fuse it with its neighbours, or store float16"
         return Reason("memory-bound", f"memory-bound: {why} for that amount", advice)
-    why = f"bound by arithmetic: {amount(work.flops * step.runs)}FLOP at {rate_text}, {share:.0%} of this machine's peak"
+    saved = f", of which Winograd's transforms execute {work.executed / work.flops:.0%}" if work.executed < work.flops else ""
+    why = f"bound by arithmetic: {amount(work.flops * step.runs)}FLOP at {rate_text}{saved}, {share:.0%} of this machine's peak"
     return Reason("arithmetic", why, "Less arithmetic helps: a smaller layer, or fewer steps")
 
 

@@ -22,6 +22,8 @@ import numpy as np
 from weft.array import Array
 from weft.array.operators import set_node_marking
 from weft.devices.base import Timing
+from weft.devices.cpu.convolution.winograd_transform import executed_share
+from weft.devices.cpu.emit.isa import host_isa
 from weft.devices.faults import IndexFault
 from weft.eager.materialise import evaluate
 from weft.errors import DeviceError, TraceError
@@ -29,6 +31,8 @@ from weft.graph.loops import is_dynamic
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.graph.source_lines import ORIGIN
+from weft.kernel.convolution import match_conv
+from weft.kernel.ir import Contraction, Kernel
 from weft.nn.module import Module
 from weft.nn.module_tree import CALL_HOOK
 from weft.placement.device_figures import Machine
@@ -385,6 +389,7 @@ class Work:
     name: str
     kind: str  # kernel, loop, numpy, copy
     flops: int
+    executed: float  # the same, without those that Winograd's transforms save
     bytes: int
     wide: bool  # whether it computes in float64
     parts: dict[Origin, float]  # the share of each origin, estimated if there are several
@@ -395,7 +400,7 @@ class Work:
     def floor(self, machine: Machine) -> tuple[float, float]:
         """Return the minimum times of the arithmetic and of the memory traffic in seconds."""
         peak = machine.flops / 2 if self.wide else machine.flops
-        return self.flops / peak, self.bytes / machine.bandwidth_at(self.bytes // self.length)
+        return self.executed / peak, self.bytes / machine.bandwidth_at(self.bytes // self.length)
 
 
 def list_work(program: Program, fused: list[FusedGroup], machine: Machine) -> list[Work]:
@@ -407,13 +412,14 @@ def list_work(program: Program, fused: list[FusedGroup], machine: Machine) -> li
         if isinstance(step, Copy):
             slot = program.slots[step.source]
             size = math.prod(slot.shape) * slot.dtype.bytes
-            out.append(Work("copy", "copy", 0, 2 * size, False, {(None, -1, "", "forward"): 1.0}))
+            out.append(Work("copy", "copy", 0, 0, 2 * size, False, {(None, -1, "", "forward"): 1.0}))
             continue
         f = next(remaining)
         wide = any(n.dtype.name == "float64" for n in f.nodes)
         if isinstance(step, Call):
             info = describe_kernel(f, lines)
-            out.append(Work(info.name, "kernel", info.flops, info.bytes, wide, _parts(f, machine, info.bytes), f.nodes, f.kernel))
+            executed, parts = info.flops * _executed_share(step.kernel), _parts(f, machine, info.bytes)
+            out.append(Work(info.name, "kernel", info.flops, executed, info.bytes, wide, parts, f.nodes, f.kernel))
         elif isinstance(step, Loop):
             out.append(_loop(f.nodes[0], machine))
         else:
@@ -421,8 +427,15 @@ def list_work(program: Program, fused: list[FusedGroup], machine: Machine) -> li
             node = f.nodes[0]
             flops = node.op.cost(node).flops if node.op.cost is not None else 0
             moved = node.nbytes + sum(i.nbytes for i in node.inputs)
-            out.append(Work(step.name, "numpy", flops, moved, wide, {_origin(node): 1.0}, f.nodes))
+            out.append(Work(step.name, "numpy", flops, flops, moved, wide, {_origin(node): 1.0}, f.nodes))
     return out
+
+
+def _executed_share(kernel: Kernel) -> float:
+    """Return the operations that a kernel of the CPU executes, over those of the direct algorithm."""
+    stages = [stage for phase in kernel.phases for stage in phase.stages]
+    conv = next((match_conv(s) for s in stages if isinstance(s, Contraction) and s.algorithm == "winograd"), None)
+    return executed_share(conv, host_isa()) if conv is not None else 1.0
 
 
 def _origin(node: Node) -> Origin:
@@ -473,6 +486,7 @@ def _loop(scan: Node, machine: Machine) -> Work:
     parts = {o: w / total for o, w in parts.items() if w} if total else {own: 1.0}
     name = f"loop of {length}: {max(body, key=lambda w: sum(w.floor(machine))).name}"
     return Work(
-        name, "loop", length * sum(w.flops for w in body), length * sum(w.bytes for w in body), any(w.wide for w in body),
-        parts, tuple([n for work in body for n in work.nodes]), None, length,
+        name, "loop", length * sum(w.flops for w in body), length * sum(w.executed for w in body),
+        length * sum(w.bytes for w in body), any(w.wide for w in body), parts,
+        tuple([n for work in body for n in work.nodes]), None, length,
     )

@@ -10,8 +10,10 @@ With "auto" each program runs where its estimated time is shortest: see ``weft/r
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,13 +38,47 @@ def apply_setting(owner: Any, value: Any, name: str = "value") -> None:
 
 @contextmanager
 def change_setting(owner: Any, value: Any, name: str = "value") -> Iterator[None]:
-    """Context manager: change a setting, and restore it at the end."""
+    """Context manager: change a setting of this thread, and restore it at the end."""
     before = getattr(owner, name)
     apply_setting(owner, value, name)
     try:
         yield
     finally:
         apply_setting(owner, before, name)
+
+
+@dataclass(eq=False, slots=True)
+class _Block:
+    """A ``with`` block that has changed a setting of all threads. before: the value to restore"""
+
+    owner: Any
+    before: Any
+
+
+_BLOCKS: list[_Block] = []  # those that have not ended, in the order in which they began
+_BLOCKS_LOCK = threading.RLock()  # the collector may end a block of a generator inside of it
+
+
+@contextmanager
+def change_process_setting(owner: Any, value: Any) -> Iterator[None]:
+    """Context manager: change a setting of all threads. The value before is restored at the end, in any order of threads.
+
+    A block that ends before a later one of another thread passes the value that it would have restored on to that block.
+    """
+    with _BLOCKS_LOCK:
+        block = _Block(owner, owner.value)
+        _BLOCKS.append(block)
+        apply_setting(owner, value)
+    try:
+        yield
+    finally:
+        with _BLOCKS_LOCK:
+            later = [b for b in _BLOCKS[_BLOCKS.index(block) + 1 :] if b.owner is owner]
+            _BLOCKS.remove(block)
+            if later:
+                later[0].before = block.before
+            else:
+                apply_setting(owner, block.before)
 
 
 def set_default_dtype(dtype: Any) -> None:
@@ -97,7 +133,7 @@ def default_dtype(dtype: Any) -> AbstractContextManager[None]:
     >>> x.dtype, wf.ones(3).dtype
     (dtype('float64'), dtype('float32'))
     """
-    return change_setting(DEFAULT, _check_dtype("default_dtype", dtype))
+    return change_process_setting(DEFAULT, _check_dtype("default_dtype", dtype))
 
 
 def _check_dtype(function: str, dtype: Any) -> Format:
@@ -161,7 +197,7 @@ def deterministic(on: bool) -> AbstractContextManager[None]:
     >>> change[:, 0].tolist(), wf.get_deterministic()
     ([0.0, 1.0, 0.0, 2.0, 0.0], True)
     """
-    return change_setting(DETERMINISM, _check_bool("deterministic", on))
+    return change_process_setting(DETERMINISM, _check_bool("deterministic", on))
 
 
 def _check_bool(function: str, on: Any) -> bool:
@@ -235,7 +271,7 @@ def matmul_precision(precision: str) -> AbstractContextManager[None]:
     >>> float(y[0, 0]), wf.get_matmul_precision()
     (32.0, 'float32')
     """
-    return change_setting(MATMUL_PRECISION, _check_precision("matmul_precision", precision))
+    return change_process_setting(MATMUL_PRECISION, _check_precision("matmul_precision", precision))
 
 
 def _check_precision(function: str, precision: Any) -> str:
@@ -306,7 +342,7 @@ def conv_algorithm(algorithm: str) -> AbstractContextManager[None]:
     >>> round(float(y[0, 0, 5, 5])), wf.get_conv_algorithm()
     (576, 'direct')
     """
-    return change_setting(CONV_ALGORITHM, _check_algorithm("conv_algorithm", algorithm))
+    return change_process_setting(CONV_ALGORITHM, _check_algorithm("conv_algorithm", algorithm))
 
 
 def _check_algorithm(function: str, algorithm: Any) -> str:

@@ -122,6 +122,12 @@ def choose_outputs(conv: Conv, isa: ISA) -> int:
     return outputs
 
 
+def executed_share(conv: Conv, isa: ISA) -> float:
+    """Return the multiplications of a convolution over those of the direct algorithm: 1 unless transforms are used."""
+    m, r = choose_outputs(conv, isa), conv.windows[0].tap.extent
+    return ((m + r - 1) / (m * r)) ** 2 if m else 1.0
+
+
 def estimate_cycles(conv: Conv, lanes: int, m: int, r: int) -> float:
     """Return the estimated cycles of F(m x m, r x r)."""
     height, width = (w.pixel.extent for w in conv.windows)
