@@ -25,6 +25,14 @@ def dense() -> wf.nn.Sequential:
     return wf.nn.Sequential(wf.nn.Flatten(), wf.nn.Linear(64, 20), wf.nn.BatchNorm1d(20), wf.nn.ReLU(), wf.nn.Linear(20, 5))
 
 
+def smoothed(model: wf.nn.Sequential) -> wf.nn.Sequential:
+    """Replace ReLU and MaxPool, whose derivatives jump where rounding moves an input past 0 or past another one."""
+    for k, layer in enumerate(model):
+        if isinstance(layer, wf.nn.ReLU | wf.nn.MaxPool2d):
+            model[k] = wf.nn.Tanh() if isinstance(layer, wf.nn.ReLU) else wf.nn.AvgPool2d(2)
+    return model
+
+
 def images(n: int = 30):
     r = np.random.default_rng()
     return wf.array(r.normal(size=(n, 1, 8, 8)).astype("float32")), wf.array(r.integers(0, 5, n).astype("int32"))
@@ -34,7 +42,8 @@ def images(n: int = 30):
 def test_gradients_are_those_of_float32_up_to_rounding(precision: str, make) -> None:
     x, y = images()
     found, wanted = [
-        Stepper(make(), wf.losses.cross_entropy, wf.optim.SGD(lr=0.1), precision=p).gradient(x, y) for p in (precision, None)
+        Stepper(smoothed(make()), wf.losses.cross_entropy, wf.optim.SGD(lr=0.1), precision=p).gradient(x, y)
+        for p in (precision, None)
     ]
     largest = max(np.linalg.norm(g.numpy()) for g in wanted[1].values())
     bound = 16 * EPS[precision]
