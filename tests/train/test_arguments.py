@@ -27,6 +27,8 @@ X, Y = data(40)
     ({"accumulate": "2"}, TypeError, "accumulate must be an integer, not '2'"),
     ({"x": (X, Y), "y": None}, TypeError, r"x and y are two arguments, fit\(model, x, y\)"),
     ({"validation": True}, TypeError, "validation must be a fraction"),
+    ({"validation": 1e-9}, ValueError, "validation=1e-09 of 40 samples is none"),
+    ({"x": wf.data.Loader((X, Y))}, TypeError, r"x is a Loader, whose batches have inputs and targets: fit\(model, loader\)"),
 ])
 def test_arguments_that_make_no_sense(change, error, pattern) -> None:
     with pytest.raises(error, match="fit: " + pattern):
@@ -148,6 +150,11 @@ def test_predict_reads_as_fit_does() -> None:
     wide = wf.train.predict(model, X.astype("f8"), batch_size=7)
     assert wide.dtype == np.float32
     np.testing.assert_allclose(wide, out, rtol=1e-6, atol=1e-7)
+    for given in (X.tolist(), list(X), wf.array(X)):
+        np.testing.assert_allclose(wf.train.predict(model, given), out, rtol=1e-6, atol=1e-7)
+    for loader in (lambda x: wf.train.predict(model, x), lambda x: wf.train.accuracy(model, x, Y)):
+        with pytest.raises(TypeError, match="predict: x is a Loader, whose batches have inputs and targets: give arrays"):
+            loader(wf.data.Loader((X, Y)))
     with pytest.raises(ShapeError, match="predict: x holds no samples"):
         wf.train.predict(model, X[:0])
 
@@ -179,3 +186,7 @@ def test_accuracy() -> None:
     for y in (Y[:-1], Y[:, None], np.zeros((40, 3))):
         with pytest.raises(ShapeError, match=r"accuracy: the model gives \(40, 2\), y is"):
             wf.train.accuracy(model, X, y)
+    with pytest.raises(ShapeError, match="accuracy: y is a tuple of 2, but must be"):
+        wf.train.accuracy(model, X, (Y, Y))
+    with pytest.raises(wf.errors.DTypeError, match="accuracy: y must hold real numbers, not texts"):
+        wf.train.accuracy(model, X, ["a"] * len(X))

@@ -54,3 +54,36 @@ def test_weights_of_several_numbers_a_row(rng: np.random.Generator) -> None:
         assert np.isclose(history.loss[0], (rows * wide).mean(), rtol=1e-4)
     history = wf.train.fit(net, x, y, loss=loss, class_weights={1: 5.0}, **options)
     assert np.isclose(history.loss[0], (rows * np.where(y == 1, 5, 1)).mean(), rtol=1e-4)
+
+
+def test_the_loss_of_an_output_has_the_weights_of_classes(rng: np.random.Generator) -> None:
+    class Two(wf.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kind, self.size = wf.nn.Linear(3, 4), wf.nn.Linear(3, 1)
+
+        def forward(self, x):
+            return {"kind": self.kind(x), "size": self.size(x)}
+
+    x, labels, net = rng.normal(size=(20, 3)).astype("float32"), rng.integers(0, 4, 20), Two()
+    table, samples, factor = rng.uniform(size=4), rng.uniform(size=20), float(rng.uniform())
+    y, rows = {"kind": labels, "size": x[:, :1]}, entropies(wf.train.predict(net, x)["kind"], labels)
+    history = wf.train.fit(
+        net, x, y, loss={"kind": "cross_entropy", "size": "mse"}, class_weights={"kind": table}, sample_weights=samples, epochs=1,
+        loss_weights={"size": factor}, optimizer=wf.optim.SGD(0.0), validation=(x, y), batch_size=7, show=False,
+    )
+    figures = history.epochs[0].values()
+    assert np.isclose(figures["kind_loss"], (table[labels] * samples * rows).mean(), rtol=1e-4)
+    assert np.isclose(figures["loss"], figures["kind_loss"] + factor * figures["size_loss"], rtol=1e-4)
+    assert np.isclose(figures["val_kind_loss"], rows.mean(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("weights", [[1] * 5, {4: 2.0}])
+def test_weights_of_more_classes_than_there_are_raise(weights, rng: np.random.Generator) -> None:
+    x, y = rng.normal(size=(6, 3)).astype("float32"), np.arange(6) % 3
+    with pytest.raises(wf.errors.ShapeError, match="class_weights has 5 weights, but the output of cross_entropy has 4 classes"):
+        wf.train.fit(wf.nn.Linear(3, 4), x, y, class_weights=weights, epochs=1, show=False)
+    one_hot = np.eye(4, dtype="float32")[y]
+    for given in (weights, "balanced"):
+        with pytest.raises(wf.errors.ShapeError, match="takes each column of y .* as labels of 0 and 1: give two"):
+            wf.train.fit(wf.nn.Linear(3, 4), x, one_hot, class_weights=given, loss="mse", epochs=1, show=False)

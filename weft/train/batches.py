@@ -265,7 +265,7 @@ def check_samples(x: Any, y: Any, function: str = "fit", weights: Any = None) ->
         raise ShapeError(f"{function}: x is an empty {type(x).__name__}, without an input")
 
     def read(name: str, a: Any) -> Any:
-        return _read_array(name, a, function)
+        return read_array(name, a, function)
 
     x, y = read_members(read, "x", x), read_members(read, "y", y)
     if weights is not None:
@@ -280,19 +280,28 @@ def check_samples(x: Any, y: Any, function: str = "fit", weights: Any = None) ->
             count = f"{len(a)} (shape {a.shape})" if a.ndim else "no dimensions"
             raise ShapeError(f"{function}: {first} has {len(samples)} samples (shape {samples.shape}), {name} has {count}")
     for name, a in ((first, samples), *others):
-        if not is_real(a.dtype):
-            fix = {
-                "c": ": give its real and imaginary parts as channels, np.stack([x.real, x.imag], 1)",
-                "O": f": cast it, {name}.astype('float32')",
-                "U": f": wf.data.LabelEncoder().fit_transform({name}) returns the number of each",
-            }.get(a.dtype.kind, "")
-            kind = "texts" if a.dtype.kind == "U" else a.dtype
-            raise DTypeError(f"{function}: {name} must hold real numbers, not {kind}{fix}")
+        check_numbers(name, a, function)
     return x, y
 
 
-def _read_array(name: str, a: Any, function: str) -> Any:
-    """Return samples or targets as a NumPy array."""
+def check_numbers(name: str, a: Any, function: str) -> None:
+    """Raise DTypeError if an array does not hold real numbers."""
+    if not is_real(a.dtype):
+        fix = {
+            "c": ": give its real and imaginary parts as channels, np.stack([x.real, x.imag], 1)",
+            "O": f": cast it, {name}.astype('float32')",
+            "U": f": wf.data.LabelEncoder().fit_transform({name}) returns the number of each",
+        }.get(a.dtype.kind, "")
+        kind = "texts" if a.dtype.kind == "U" else a.dtype
+        raise DTypeError(f"{function}: {name} must hold real numbers, not {kind}{fix}")
+
+
+def read_array(name: str, a: Any, function: str) -> Any:
+    """Return samples or targets as a NumPy array; a memory-mapped one unchanged."""
+    if isinstance(a, Loader):
+        takes_batches = {"fit": f"{function}(model, loader)", "evaluate": f"{function}(model, loader)"}
+        fix = takes_batches.get(function, "give arrays")
+        raise TypeError(f"{function}: {name} is a Loader, whose batches have inputs and targets: {fix}")
     if isinstance(a, str | os.PathLike):
         fix = "read the file first, such as np.load or np.loadtxt"
         raise TypeError(f"{function}: {name} is a path, {os.fspath(a)!r}: {fix}")
@@ -308,9 +317,11 @@ def _read_array(name: str, a: Any, function: str) -> Any:
 
 def split_rows(fraction: float, samples: int, rng: np.random.Generator) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Draw the rows for validation. Return the rows for validation and for training, (None, None) if there are none."""
+    if not fraction:
+        return None, None
     count = int(round(fraction * samples))
     if not count:
-        return None, None
+        raise ValueError(f"fit: validation={fraction} of {samples} samples is none: give a larger fraction, or separate data")
     if count == samples:
         raise ValueError(f"fit: validation={fraction} of {samples} samples leaves none to train on")
     order = rng.permutation(samples)

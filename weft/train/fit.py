@@ -15,7 +15,7 @@ from numpy.random import default_rng
 from weft import optim
 from weft.array import Array
 from weft.data.loader import Loader
-from weft.data.members import has_members, list_members, map_members, name_members, read_members
+from weft.data.members import describe_tree, has_members, list_members, map_members, name_members, read_members
 from weft.data.row_files import ON_DISK
 from weft.dtypes.api import is_integer
 from weft.errors import DataError, ShapeError
@@ -33,7 +33,19 @@ from weft.process.foreign_names import MODULES
 from weft.process.keyword_checks import advise_keywords
 from weft.process.name_errors import suggest
 from weft.train import checkpoint as checkpoints
-from weft.train.batches import Arrays, Feed, Stream, check_samples, count_rows, is_stream, name_batch, split_rows, split_weights
+from weft.train.batches import (
+    Arrays,
+    Feed,
+    Stream,
+    check_numbers,
+    check_samples,
+    count_rows,
+    is_stream,
+    name_batch,
+    read_array,
+    split_rows,
+    split_weights,
+)
 from weft.train.checkpoint import lock_checkpoint
 from weft.train.doubts import check_losses, run_in_evaluation, warn_unscaled
 from weft.train.history import History, State, sort_callbacks
@@ -191,7 +203,8 @@ def fit(
     elif sharded is None:
         optimizer.init(model)
     stepper = make_stepper(
-        model, objective, optimizer, figures, accumulate, precision, loss_scale, ranks, sharded, gradients_dtype,
+        model, objective, optimizer, objective.name_figures(metrics), accumulate, precision, loss_scale, ranks, sharded,
+        gradients_dtype,
     )
     state = State(model, optimizer, History(), epochs)
     validated = None
@@ -257,7 +270,7 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> Any:
     (5, 3)
     """
     integer_from(1, batch_size, "predict", "batch_size")
-    x = read_members(lambda _, a: a, "x", x)
+    x = read_members(lambda name, a: a if isinstance(a, Array) else read_array(name, a, "predict"), "x", x)
     (name, samples), *others = name_members(x, "x") or [("x", ())]
     if not len(samples):
         raise ShapeError(f"predict: {name} holds no samples")
@@ -293,7 +306,7 @@ def evaluate(
     Parameters
     ----------
     model : Module
-    x, y, loss, loss_weights, sample_weights, metrics : as for :func:`fit`; without metrics labels give "accuracy"
+    x, y, loss, loss_weights, sample_weights, metrics : as for :func:`fit`; without metrics, labels in an array give "accuracy"
 
     Returns
     -------
@@ -339,16 +352,22 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
 
     Raises
     ------
-    ShapeError
-        ``x`` is empty, or outputs and ``y`` do not fit.
+    ShapeError, DTypeError
+        ``x`` is empty, or outputs and ``y`` do not fit; ``y`` are texts.
 
     >>> import numpy as np, weft as wf
     >>> 0.0 <= wf.train.accuracy(wf.nn.Linear(2, 3), np.ones((5, 2), "float32"), np.zeros(5, "int32")) <= 1.0
     True
     """
-    out, labels = predict(model, x), np.asarray(y)
+    labels = read_members(lambda name, a: read_array(name, a, "accuracy"), "y", y)
+    for name, a in name_members(labels, "y"):
+        check_numbers(name, a, "accuracy")
+    out = predict(model, x)
     if not isinstance(out, np.ndarray):
         raise ShapeError(f"accuracy: the model returns {describe_result(out)}, but accuracy needs (N, C) scores")
+    if has_members(labels):
+        raise ShapeError(f"accuracy: y is {describe_tree(labels)}, but must be (N,) labels or (N, C) one-hot rows")
+    labels = np.asarray(labels)
     if labels.shape == out.shape:
         labels = labels.argmax(1)
     if out.ndim != 2 or out.shape[1] < 2 or labels.shape != out.shape[:1]:

@@ -80,6 +80,7 @@ class Term:
         rows = self.loss(out, target, reduction="none")
         count = rows.shape[0] if rows.ndim else 1
         if self.classes is not None:
+            self._check_number_of_classes(out, target, rows)
             rows = rows * _weights_of_labels(self.classes, target, rows)
         if weights is not None:
             if weights.shape != rows.shape[: weights.ndim]:
@@ -87,6 +88,16 @@ class Term:
                 raise ShapeError(f"fit: sample_weights {weights.shape} do not fit the rows of {name}, {rows.shape}{fix}")
             rows = rows * weights.astype(rows.dtype).reshape(weights.shape + (1,) * (rows.ndim - weights.ndim))
         return rows.mean() if default == "mean" else rows.sum() / count if default == "batchmean" else rows.sum()
+
+    def _check_number_of_classes(self, out: Any, target: Any, rows: Any) -> None:
+        """Raise ShapeError if there are weights of more classes than the output has, or than the two of labels 0 and 1."""
+        assert self.classes is not None
+        given, name = len(self.classes) - (self.limit is None), describe_loss(self.loss)
+        if isinstance(out, Array) and out.ndim == rows.ndim + 1 > 1 and given > out.shape[1]:
+            raise ShapeError(f"fit: class_weights has {given} weights, but the output of {name} has {out.shape[1]} classes")
+        if target.shape == rows.shape and _has_columns(target) and given > 2:
+            why = f"{name} takes each column of y {target.shape} as labels of 0 and 1"
+            raise ShapeError(f"fit: class_weights has {given} weights, but {why}: give two, or sample_weights for the rows")
 
 
 class Objective:
@@ -392,7 +403,7 @@ def _pair_metrics(tree: Any, given: Any, path: tuple[Any, ...]) -> Iterator[tupl
         yield from _pair_metrics(tree[k], part, (*path, k))
 
 
-def _has_columns(target: np.ndarray) -> bool:
+def _has_columns(target: np.ndarray | Array) -> bool:
     """Return whether a target has float columns, which are one-hot rows or several labels of 0 and 1."""
     return target.ndim == 2 and target.shape[1] > 1 and not is_integer(target.dtype)
 
