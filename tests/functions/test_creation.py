@@ -149,7 +149,24 @@ def test_other_libraries() -> None:
     np.testing.assert_array_equal(np.asarray(wf.array(x)), x)
 
 
+def nest(depth: int) -> list:
+    out: list = [1.0]
+    for _ in range(depth - 1):
+        out = [out]
+    return out
+
+
+ENDLESS: list = [1.0]
+ENDLESS.append(ENDLESS)
+ENDLESS_ARRAYS: list = [wf.ones(2)]
+ENDLESS_ARRAYS.append([ENDLESS_ARRAYS])
+
 ERRORS = [
+    *((call, wf.errors.ShapeError, "contains itself") for x in (ENDLESS, ENDLESS_ARRAYS, nest(3000)) for call in (
+        lambda x=x: wf.array(x), lambda x=x: wf.asarray(x, dtype="int32"), lambda x=x: wf.zeros(2).__setitem__(slice(None), x),
+        lambda x=x: wf.zeros(2) + x, lambda x=x: wf.stack(x), lambda x=x: wf.append(wf.zeros(2), x),
+    )),
+    (lambda: wf.array(nest(65)), wf.errors.ShapeError, "nested in more than 64 lists"),
     (lambda: wf.array([[1, 2], [3]]), wf.errors.ShapeError, "different lengths"),
     (lambda: wf.array([[1, 2], [3]], dtype=wf.float32), wf.errors.ShapeError, "different lengths"),
     (lambda: wf.array("text"), wf.errors.DTypeError, "text"),

@@ -257,3 +257,25 @@ def test_bytes_viewed_as_numbers_of_fewer_bits(form: Format, base: str, rng: np.
     b[3] = 1.5
     raw[3] = raw[3] & ~np.uint8(low) | np.asarray(1.5, form.numpy).view(np.uint8)
     np.testing.assert_array_equal(a.numpy(), raw.view(base))
+
+
+@pytest.mark.parametrize("base", ["float32", "int16", "float64", "complex64", "bfloat16"])
+@pytest.mark.parametrize("form", [f for f in SMALL if f.bits < 8], ids=str)
+def test_wider_elements_viewed_as_numbers_of_fewer_bits(form: Format, base: str, rng: np.random.Generator) -> None:
+    """Views of elements of several bytes ignore and keep the high bits of each byte."""
+    raw, low = rng.integers(0, 256, 32, np.uint8), np.uint8((1 << form.bits) - 1)
+    a = wf.array(raw.view(wf.zeros(0, base).dtype))
+    b = a.view(form)
+    for _ in range(4):
+        start, value = rng.integers(0, 32), float(rng.integers(0, 3))
+        end = rng.integers(start, 33)
+        if rng.random() < 0.5:
+            b[start:end] = value
+        else:
+            end = start + 1
+            b[start] = value
+        raw[start:end] = raw[start:end] & ~low | np.asarray(value, form.numpy).view(np.uint8)
+        want = (raw & low).view(form.numpy)
+        assert a.numpy().tobytes() == raw.tobytes()
+        assert b.numpy().tobytes() == want.tobytes() and float(b.max()) == want.astype(np.float32).max()
+        np.testing.assert_array_equal((b == b[3]).numpy(), want == want[3])

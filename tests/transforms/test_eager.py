@@ -113,6 +113,13 @@ def test_an_index_out_of_range_is_told_at_its_line() -> None:
         x[i]
     with pytest.raises(ValueError, match=r"x2 \(30,\)\. x2 is a reduction over axis 1: write keepdims=True there"):
         normal(*SMALL) / (normal(*SMALL).sum(axis=1) + 1)
+    for fold in (wf.sum, wf.max, wf.argmin):  # the whole of a small reduction, read as a view, is one
+        t = wf.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        m = fold(t, axis=1)
+        with pytest.raises(ValueError, match=r"x2 \(2,\)\. x2 is a reduction over axis 1: write keepdims=True there"):
+            t / m[:]
+        with pytest.raises(ValueError, match=r"x1 \(2,\), x2 \(3,\)\. x1 is a reduction over axis 1"):
+            m[...] += 1.0 * t[0].astype(m.dtype)
 
 
 # ---- programs that are met for the first time

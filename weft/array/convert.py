@@ -367,9 +367,10 @@ def list_to_numpy(x: Any, original: Any) -> np.ndarray:
     """Return nested lists as a NumPy array; ``original`` is the value as the user wrote it, for messages."""
     try:
         return np.asarray(x)
-    except ValueError:
-        prefix = name_argument(original)
-        raise ShapeError(f"{prefix}cannot make an array of {short(x)}: its rows have different lengths") from None
+    except ValueError as error:
+        is_deep = "maximum number of dimension" in str(error)
+        why = "it is nested in more than 64 lists" if is_deep else "its rows have different lengths"
+        raise ShapeError(f"{name_argument(original)}cannot make an array of {short(x)}: {why}") from None
 
 
 def _read_list(x: Any) -> Any:
@@ -457,10 +458,18 @@ class _RunTimeList:
 
 def nested_types(x: Any) -> set[type]:
     """Return the types of the items of nested lists."""
+    try:
+        return _collect_types(x)
+    except RecursionError:
+        why = "it contains itself, or is nested in more than 64 lists"
+        raise ShapeError(f"{name_argument(x)}cannot make an array of {short(x)}: {why}") from None
+
+
+def _collect_types(x: Any) -> set[type]:
     kinds = set(map(type, x))
     if any([issubclass(kind, list | tuple) for kind in kinds]):
         kinds = {kind for kind in kinds if not issubclass(kind, list | tuple)}
-        return kinds.union(*[nested_types(item) for item in x if isinstance(item, list | tuple)])
+        return kinds.union(*[_collect_types(item) for item in x if isinstance(item, list | tuple)])
     return kinds
 
 

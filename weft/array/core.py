@@ -220,7 +220,11 @@ class Array(NumpyMethods):
         if part is None and self._layout is None and source.value is not None:
             self._layout = view_layout(source.shape, source.dtype, self._path)
             part = native(self)
-        return view_node(source, self._path) if part is None else part._node
+        if part is None:
+            return view_node(source, self._path)
+        if not self._path and "reduced" in source.params:  # for messages about shapes that do not broadcast
+            part._node.params = source.params
+        return part._node
 
     @property
     def cell(self) -> Array:

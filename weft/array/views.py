@@ -96,9 +96,9 @@ def _reinterpret(node: Node, dtype: Format, shape: Shape) -> Node:
     """Return the bytes of a node read as another dtype. If elements do not correspond one to one, it is computed now."""
     if node.dtype is dtype:
         return node
+    if _drops_bits(node.dtype, dtype):
+        node = _mask(node, (1 << dtype.bits) - 1, shape)
     if dtype.bytes == node.dtype.bytes and not {dtype.kind, node.dtype.kind} & {"bool", "complex"}:
-        if _drops_bits(node.dtype, dtype):
-            node = _mask(node, (1 << dtype.bits) - 1)
         return bind(TABLE["bitcast"], node, dtype=dtype)
     content = np.ascontiguousarray(read_array(node)).view(dtype.numpy)
     if dtype.kind == "bool":
@@ -111,9 +111,9 @@ def _drops_bits(have: Format, dtype: Format) -> bool:
     return dtype.kind == "float" and dtype.bits < 8 and dtype.bits < have.bits
 
 
-def _mask(node: Node, bits: int) -> Node:
-    """Return some bits of each byte, as uint8."""
-    return bind(TABLE["bitwise_and"], bind(TABLE["bitcast"], node, dtype=UINT8), constant(bits, UINT8))
+def _mask(node: Node, bits: int, shape: Shape) -> Node:
+    """Return some bits of each byte of the node, as uint8 of ``shape``."""
+    return bind(TABLE["bitwise_and"], _reinterpret(node, UINT8, shape), constant(bits, UINT8))
 
 
 def view_dtype(dtype: Format, path: ViewPath) -> Format:
@@ -182,7 +182,7 @@ def write_along_path(node: Node, path: ViewPath, value: Node) -> Node:
             value = bind(TABLE["complex"], bind(TABLE["real"], behind), value)
         elif name == "view":
             if _drops_bits(behind.dtype, params["dtype"]):  # the base keeps its high bits
-                high = _mask(behind, 256 - (1 << params["dtype"].bits))
+                high = _mask(behind, 256 - (1 << params["dtype"].bits), params["shape"])
                 value = bind(TABLE["bitwise_or"], bind(TABLE["bitcast"], value, dtype=UINT8), high)
             value = _reinterpret(value, behind.dtype, behind.shape)
         elif name == "none":
