@@ -13,7 +13,7 @@ import weft
 _NOT_SHOWN = ("graph", "schedule", "exceptions", "polynomial", "typing")  # what users do not meet, and NumPy's own
 MODULES = sorted(
     m.name for m in pkgutil.walk_packages(weft.__path__, "weft.")
-    if m.name.split(".")[1] not in _NOT_SHOWN and m.name != "weft.tools.__main__"
+    if m.name.split(".")[1] not in _NOT_SHOWN and not m.name.endswith(".__main__")
 )
 
 

@@ -118,7 +118,7 @@ def test_the_wheel_needs_its_dependencies_alone(built: tuple[Path, Path], tmp_pa
     link_dependencies(NAME, installed, set())
     out = run(python, "-c", PROGRAM, cwd=tmp_path)
     assert "linalg.expm, and it is not installed: pip install scipy" in out and f"pip install '{NAME}[plot]'" in out
-    out = run(python, "-m", "weft.tools", "train", "digits", "--epochs", "1", cwd=tmp_path)
+    out = run(python, "-m", "weft", "train", "digits", "--epochs", "1", cwd=tmp_path)
     assert "%" in out, out
 
 

@@ -53,7 +53,8 @@ def test_random_words_are_the_cpus(rng: np.random.Generator) -> None:
 
     def drawn() -> list[np.ndarray]:
         wf.random.seed(7)
-        return [wf.random.uniform((3, 50)).numpy(), wf.random.randint(0, 1000, (77,)).numpy(), wf.random.permutation(40).numpy()]
+        return [wf.random.uniform(size=(3, 50)).numpy(), wf.random.randint(0, 1000, (77,)).numpy(),
+                wf.random.permutation(40).numpy()]
 
     here = drawn()
     with wf.device("gpu-sim"):

@@ -142,6 +142,14 @@ TRAINING = {
     "labels first": (lambda: wf.losses.cross_entropy(y, net()(x)), "the order is cross_entropy(logits, target)"),
     "one logit": (lambda: wf.losses.cross_entropy(x[:, :1], y), "binary_cross_entropy_with_logits is for one logit"),
     "a column and a row": (lambda: wf.losses.mse(x[:, :1], x[:, 0]), "differ in shape: give target.reshape((16, 1))"),
+    "labels and mse": (lambda: fit(loss="mse"), ": for labels of classes take cross_entropy, or give wf.one_hot("),
+    "images and rows": (lambda: wf.losses.mse(IMAGES.reshape(2, -1), IMAGES), "in shape: give target.reshape((2, 243))"),
+    "data first": (lambda: wf.train.predict(X, net()), "predict: model must be a wf.nn.Module, ", "the model is the first argu"),
+    "data and labels first": (lambda: wf.train.accuracy(X, Y, net()), "accuracy: model must be", "the model is the first argu"),
+    "one pair": (lambda: wf.train.evaluate(net(), (X, Y)), "evaluate: x and y are two arguments, evaluate(model, x, y), not one"),
+    "names unpacked": (lambda: [p for _, p in net().parameters()], "'0.weight' is unpacked", "model.parameters().items()"),
+    "bce": (lambda: wf.losses.bce, "no attribute 'bce'; in weft: wf.losses.binary_cross_entropy"),
+    "load_iris": (lambda: wf.data.load_iris(), "in weft: arrays of your own; wf.data.load_digits() and"),
     "texts": (lambda: fit(y=np.array(["a", "b"] * 8)), "not texts: wf.data.LabelEncoder().fit_transform(y) returns"),
     "objects": (lambda: fit(x=X.astype(object)), "not object: cast it, x.astype('float32')"),
     "epochs by position": (lambda: wf.train.fit(net(), X, Y, 5), "fit: 4 arguments by position, it takes 3: model, x, y"),
@@ -286,6 +294,7 @@ def test_other_objects_are_left_alone() -> None:
 def test_names_of_parameters_are_strings() -> None:
     parameters = model.parameters()
     assert list(parameters) == [name for name, _ in model.named_parameters()] and "0.weight" in parameters
+    assert [*next(iter(parameters))] == [*"0.weight"] and set(next(iter(parameters))) == set("0.weight")
     assert {type(name) for name in pickle.loads(pickle.dumps([*parameters]))} == {str}
     total = wf.jit(lambda arrays: sum(a.sum() for a in arrays.values()))(parameters)
     np.testing.assert_allclose(float(total), sum(a.numpy().sum(dtype=float) for a in parameters.values()), atol=1e-4)
@@ -303,3 +312,22 @@ def test_integers_between_arrays() -> None:
     with pytest.raises(ValueError, match="there is no integer from low"):
         wf.random.integers(low, np.where(np.arange(20) == at, low, high))
     assert (wf.random.integers(low, low, endpoint=True).numpy() == low).all()
+
+
+def test_a_shape_as_the_mean() -> None:
+    """A tuple of extents alone is warned about and drawn as in NumPy; tuples of means beside other arguments are not."""
+    shape = tuple(int(n) for n in RNG.integers(1, 9, RNG.integers(1, 4)))
+    for draw, name in ((wf.random.normal, "loc"), (wf.random.uniform, "low")):
+        with pytest.warns(RuntimeWarning, match=re.escape(f"{shape} is {name}, as in NumPy, so {len(shape)} numbers are drawn")):
+            assert draw(shape).shape == (len(shape),)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            draw(shape, 2.0), draw(shape, size=(5, len(shape))), draw([*shape]), draw(size=shape)
+
+
+def test_categorical_by_gumbel() -> None:
+    """The line that the message about ``wf.random.categorical`` gives draws classes by their probabilities."""
+    line = str(pytest.raises(AttributeError, lambda: wf.random.categorical).value).partition("in weft: ")[2]
+    p = RNG.dirichlet(np.ones(4))
+    drawn = eval(line, {"wf": wf, "logits": wf.log(wf.asarray(np.tile(p, (20000, 1))))}).numpy()
+    assert abs(np.bincount(drawn, minlength=4) / 20000 - p).max() < 0.025

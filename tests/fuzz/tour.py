@@ -60,6 +60,9 @@ NO_ARRAYS = {  # public names that programs need not call, and why
         "a permission that the CPU leaves unused: tests/cuda/test_tf32.py uses it",
     ),
     **dict.fromkeys(
+        ("conv_algorithm", "get_conv_algorithm", "set_conv_algorithm"), "a permission for other bits: tests/cpu/test_winograd.py",
+    ),
+    **dict.fromkeys(
         ("deterministic", "get_deterministic", "set_deterministic"),
         "a permission that the CPU leaves unused: tests/cuda/test_any_order.py uses it",
     ),

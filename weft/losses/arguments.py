@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,11 @@ from weft.process.docstrings import complete_each
 
 
 def _fix_shape(prediction: tuple[int, ...], target: tuple[int, ...], argument: str) -> str:
-    """Return what makes two shapes equal that differ by an axis of extent 1."""
-    if [n for n in prediction if n != 1] == [n for n in target if n != 1]:
+    """Return what makes two shapes equal that differ by axes of extent 1 or by flattened ones, or what labels need."""
+    if len(prediction) == 2 and target == prediction[:1] and prediction[1] > 1:
+        return f": for labels of classes take cross_entropy, or give wf.one_hot({argument}, {prediction[1]})"
+    is_flattened = prediction[:1] == target[:1] and math.prod(prediction) == math.prod(target)
+    if is_flattened or [n for n in prediction if n != 1] == [n for n in target if n != 1]:
         return f": give {argument}.reshape({prediction})"
     return ""
 

@@ -112,7 +112,9 @@ MODULES: dict[str, dict[str, str]] = {
             "orthogonal",
         )
     } | {"constant_": "layer.bias[...] = value"},
-    "weft.losses": {there: f"wf.losses.{here}" for there, here in _LOSSES.items()},
+    "weft.losses": {
+        there: f"wf.losses.{here}" for there, here in {**_LOSSES, "bce": "binary_cross_entropy", "nll": "nll_loss"}.items()
+    },
     "weft.optim": {
         "lr_scheduler": "schedule=wf.optim.schedules.cosine(steps)",
         "apply_updates": "optimizer.update(model, gradients)",
@@ -135,15 +137,16 @@ MODULES: dict[str, dict[str, str]] = {
         "DataLoader": "wf.data.Loader((x, y), batch_size)", "TensorDataset": "wf.data.Loader((x, y), batch_size)",
         "Dataset": "any iterable of batches (x, y), or a function that returns one",
         **dict.fromkeys(("mnist", "MNIST"), "wf.data.load_mnist()"),
-        **dict.fromkeys(("datasets", "CIFAR10", "FashionMNIST", "ImageFolder", "load_dataset"),
+        **dict.fromkeys(("datasets", "CIFAR10", "FashionMNIST", "load_cifar10", "load_iris", "load_dataset"),
                         "arrays of your own; wf.data.load_digits() and wf.data.load_mnist() are two sets"),
+        "ImageFolder": "wf.data.image_folder(path)",
         "RandomCrop": "wf.data.random_crop(x, size, padding)", "RandomHorizontalFlip": "wf.data.random_flip(x)",
         "RandomVerticalFlip": "wf.data.random_flip(x, axis=-2)", "RandomErasing": "wf.data.random_erasing(x)",
         "MixUp": "wf.data.mixup(x, y, num_classes)",
     },
     "weft.random": {
         "PRNGKey": "wf.random.key(0)", "manual_seed": _SEEDED, "set_seed": _SEEDED,
-        "fold_in": "wf.random.split(key, n)[k]", "categorical": "wf.random.choice",
+        "fold_in": "wf.random.split(key, n)[k]", "categorical": "(logits + wf.random.gumbel(size=logits.shape)).argmax(axis=-1)",
         "truncated_normal": "wf.clip(wf.random.normal(size=...), -2, 2)",
     },
     "weft.train": {

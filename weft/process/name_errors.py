@@ -11,13 +11,13 @@ from __future__ import annotations
 import difflib
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dis import opname
 from functools import lru_cache
 from types import FrameType, ModuleType
 from typing import Any
 
-from weft.process.foreign_names import MODULES
+from weft.process.foreign_names import MODULES, PARAMETERS
 
 
 class ForeignName:
@@ -43,9 +43,18 @@ class ForeignFlag(ForeignName):
 
 
 class ParameterName(str):
-    """A name in ``model.parameters()``. Attributes of arrays raise advice: ``for p in model.parameters(): p.data``."""
+    """A name in ``model.parameters()``. Attributes of arrays raise advice: ``for p in model.parameters(): p.data``.
+
+    So does ``for name, p in model.parameters()``, which unpacks a name.
+    """
 
     __slots__ = ()
+
+    def __iter__(self) -> Iterator[str]:
+        frame = sys._getframe(1)
+        if opname[frame.f_code.co_code[frame.f_lasti]] in ("UNPACK_SEQUENCE", "UNPACK_EX"):
+            raise ValueError(f"the name {str(self)!r} is unpacked into several variables; in weft: {PARAMETERS}")
+        return super().__iter__()
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (str(self),)

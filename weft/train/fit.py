@@ -269,7 +269,7 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> Any:
     >>> wf.train.predict(wf.nn.Linear(2, 3), np.ones((5, 2), "float32")).shape
     (5, 3)
     """
-    integer_from(1, batch_size, "predict", "batch_size")
+    check_arguments(model, None, "predict", batch_size=batch_size)
     x = read_members(lambda name, a: a if isinstance(a, Array) else read_array(name, a, "predict"), "x", x)
     (name, samples), *others = name_members(x, "x") or [("x", ())]
     if not len(samples):
@@ -327,6 +327,8 @@ def evaluate(
     narrow = casts_to_float32(model)
     feed: Feed
     if y is None:
+        if isinstance(x, tuple):
+            raise TypeError("evaluate: x and y are two arguments, evaluate(model, x, y), not one pair")
         if not is_stream(x) or sample_weights is not None:
             raise TypeError("evaluate: y is missing; without it x must give batches (x, y), as a Loader does")
         feed = Stream(x, narrow)
@@ -359,6 +361,7 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
     >>> 0.0 <= wf.train.accuracy(wf.nn.Linear(2, 3), np.ones((5, 2), "float32"), np.zeros(5, "int32")) <= 1.0
     True
     """
+    check_arguments(model, None, "accuracy")
     labels = read_members(lambda name, a: read_array(name, a, "accuracy"), "y", y)
     for name, a in name_members(labels, "y"):
         check_numbers(name, a, "accuracy")
@@ -571,7 +574,8 @@ def check_arguments(model: Any, optimizer: Any, function: str = "fit", **counts:
     ``seed`` may be 0.
     """
     if not isinstance(model, Module):
-        raise TypeError(f"{function}: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}")
+        order = "; the model is the first argument" if hasattr(model, "__array__") else ""
+        raise TypeError(f"{function}: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}{order}")
     if optimizer is not None and not isinstance(optimizer, Optimizer):
         given = _describe(optimizer) + _name_in_weft(optimizer)
         raise TypeError(f"{function}: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {given}")

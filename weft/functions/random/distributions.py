@@ -22,7 +22,7 @@ from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOAT64, FLOATS, INT64, 
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import can_compute, read_array
 from weft.eager.peek import leaf, peek
-from weft.errors import DTypeError, ShapeError, TraceError, name_called_function
+from weft.errors import DTypeError, ShapeError, TraceError, name_called_function, warn
 from weft.functions.elementwise.ufuncs import ceil, exp, expm1, log, maximum, sqrt, tan
 from weft.functions.indexing.where import where
 from weft.functions.random import state
@@ -64,6 +64,17 @@ def _refuse_key(function: str, values: Sequence[Any], size: str = "size=shape, "
         if is_shape or (can_compute(first.node) and int(first) >> 53):  # keys are 64 random bits
             function = name_called_function(f"{function}: ")[:-2]
             raise TypeError(f"{function}: the first argument is a key; in weft: wf.random.{function}({size}key=key)")
+
+
+def _warn_shape(function: str, first: Any, second: Any, size: Any) -> None:
+    """Warn if the only argument of a draw is a tuple of positive ints, the shape elsewhere: NumPy takes it as a parameter."""
+    if type(first) is tuple and size is None and type(second) is float and second == 1.0:
+        if first and all(type(n) is int and n > 0 for n in first):
+            name = "loc" if function == "normal" else "low"
+            warn(
+                f"{function}: {first} is {name}, as in NumPy, so {len(first)} numbers are drawn; for an array of this shape "
+                f"write wf.random.{function}(size={first})"
+            )
 
 
 def _size(size: Any, function: str, *parameters: Any) -> Shape:
@@ -131,6 +142,7 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     ((2, 3), True)
     """
     form = _float_dtype(dtype, "uniform")
+    _warn_shape("uniform", low, high, size)
     shape = _size(size, "uniform", low, high)
     unit = state.draw(state.uniform_node, key, "uniform", shape, form)
     are_numbers = arguments.is_number(low) and arguments.is_number(high)
@@ -164,6 +176,7 @@ def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = Non
         if (drawn := state.draw_plain(state.normal_node, size)) is not None:
             return _scale_unit(drawn, loc, scale)
     form = _float_dtype(dtype, "normal")
+    _warn_shape("normal", loc, scale, size)
     shape = _size(size, "normal", loc, scale)
     refuse("normal", "scale", scale, NOT_NEGATIVE)
     return _scale_unit(state.draw(state.normal_node, key, "normal", shape, form), loc, scale)
