@@ -52,6 +52,11 @@ NO_ARRAYS = {  # public names that programs need not call, and why
         ("nn.QuantizedArray", "nn.QuantizedConv2d", "nn.QuantizedEmbedding", "nn.QuantizedLinear", "nn.quantize_model"),
         "records of codes, and layers made of them: tests/nn/test_quantized_models.py draws their sizes",
     ),
+    **dict.fromkeys(
+        ("nn.ColumnParallelLinear", "nn.RowParallelLinear", "nn.VocabParallelEmbedding"),
+        "for several ranks: tests/dist/programs.py draws their sizes",
+    ),
+    "nn.SyncBatchNorm": "batch norm but for several ranks: tests/dist/test_statistics.py",
     "from_dlpack": "imports memory that is not weft's",
     "flush_denormals": "a context: other bits by design",
     **dict.fromkeys(("default_dtype", "get_default_dtype", "set_default_dtype"), "say what dtypes are"),
