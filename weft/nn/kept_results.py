@@ -47,6 +47,11 @@ def keep_result(module: Any, name: str, value: Any) -> None:
     object.__setattr__(module, name, value)
 
 
+def name_kept(module: Any) -> dict[int, str]:
+    """Return the attributes whose arrays outlive traces, by the ids of the arrays' cells."""
+    return {id(a.cell): path[0] for (path, _, _), a in _KEPT.get(module, {}).items()}
+
+
 def _write(kept: dict[Any, Array], path: tuple[Any, ...], value: Any) -> Any:
     """Write the arrays in a value into those that are kept for their path and shape, and return the value with these."""
     if type(value) in (list, tuple):

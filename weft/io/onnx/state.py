@@ -11,6 +11,7 @@ from weft.errors import TraceError
 from weft.functions.random.state import is_position
 from weft.graph.node import Node
 from weft.graph.source_lines import user_line
+from weft.nn.kept_results import name_kept
 from weft.nn.module import Module
 from weft.nn.module_tree import CALL_HOOK, ModuleTree, describe_layer
 from weft.runtime.context import CONTEXT
@@ -131,7 +132,12 @@ def _name_changes(model: Any, traced: TracedCall, cells: Sequence[Array]) -> dic
     own = {id(a.cell): name for name, a in model.arrays().items()} if isinstance(model, Module) else {}
     records = jit(model).read_captured(again=True).records
     owners = name_owners(model, records)
-    left = {id(cell) for cell, _, _ in traced.survivors}
+    reached = {id(r.owner): r.owner for r in records if isinstance(r.owner, ModuleTree)}.values()
+    kept = {key for module in reached for key in name_kept(module)}
+    if isinstance(model, Module):
+        for path, module in model.modules():
+            own |= {key: f"{path}.{name}".lstrip(".") for key, name in name_kept(module).items()}
+    left = {id(cell) for cell, _, _ in traced.survivors} | kept
     names = {}
     for cell in cells:
         name = own.get(id(cell)) or name_of_array(records, cell, owners)
