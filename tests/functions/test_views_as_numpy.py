@@ -112,6 +112,10 @@ def test_writes_land(pending: bool, rng: np.random.Generator, request: pytest.Fi
         np.testing.assert_array_equal(here.numpy(), there, err_msg=str(context))
         np.testing.assert_array_equal(held.numpy(), there, err_msg=str(context))
     assert written > 80
+    x = np.ones((2, 4), np.float32)  # bytes of elements that do not lie together
+    ours = wf.array(x) + np.float32(0) if pending else wf.array(x)
+    for xp, a in ((np, x), (wf, ours)):
+        assert isinstance(walked(xp, a, ["transposed", "bytes"]), ValueError)
 
 
 def test_writes_land_in_traced_functions(rng: np.random.Generator) -> None:
