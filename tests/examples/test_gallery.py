@@ -95,7 +95,7 @@ def test_physics(run) -> None:
 def test_spiral(run) -> None:
     found = run("spiral", STEPS=200, FINE_STEPS=100)
     first = float(found["loss"](found["model"]))
-    assert found["fine"].loss <= found["rough"].best_loss < 0.5 * first and found["fine"].loss < 0.05 * first
+    assert found["fine"].loss <= found["rough"].best_loss < 0.5 * first and found["fine"].loss < 0.02 * first
 
 
 def test_clusters(run) -> None:
@@ -111,18 +111,18 @@ def test_cart_pole(run) -> None:
 
 def test_transfer(run) -> None:
     found = run("transfer", EPOCHS=10, STEPS=150)["accuracy"]
-    assert mean(found["body that reads digits"][2:]) > 0.6
+    assert mean(found["body that reads digits"][2:]) > 0.65
 
 
 def test_gan(run) -> None:
     found = run("gan", STEPS=400)
     assert found["drawn"].shape == (40, 64)
-    assert abs(mean(found["drawn"]) - mean(found["images"])) < 0.4  # untrained, it draws grey
+    assert abs(mean(found["drawn"]) - mean(found["images"])) < 0.2  # untrained, it draws grey, 0.37 to 0.4 away
 
 
 def test_segmentation(run) -> None:
     found = run("segmentation", STEPS=40, SIZE=16, SHAPES=2)
-    assert mean(found["losses"][-5:]) < 0.9 * found["losses"][0] and found["right"] > 0.4
+    assert mean(found["losses"][-5:]) < 0.8 * found["losses"][0] and found["right"] > 0.5
 
 
 def test_graph(run) -> None:
@@ -139,8 +139,8 @@ def test_words(run) -> None:
 
 def test_formats(run) -> None:
     found = run("formats", EPOCHS=2, WIDTH=32)
-    assert found["exact"] < 70 and len(found["errors"]) == 32
-    assert abs(found["errors"]["activations", "nearest", "8 bits (e4m3)"] - found["exact"]) < 20
+    assert found["exact"] < 50 and len(found["errors"]) == 32
+    assert abs(found["errors"]["activations", "nearest", "8 bits (e4m3)"] - found["exact"]) < 10
     assert found["errors"]["gradients", "nearest", "4 bits (e2m1)"] > 60
 
 
