@@ -104,14 +104,16 @@ def choose(g: Growth) -> str:
 def integer(g: Growth) -> str:
     x = g.whole()
     y, r = g.like(x), g.r
-    return r.choice((
+    plain = (
         f"{x} + {y}", f"{x} - {y}", f"{x} * {y}", f"wf.maximum({x}, {y})", f"wf.{r.choice(BITS)}({x}, {y})", f"~{x}",
-        f"{x} % 5 + {y}",
-        f"wf.bitwise_left_shift({x}, wf.abs({y}) % 8)", f"wf.bitwise_right_shift({x}, wf.abs({y}) % 8)", f"{x} // 3",
-        f"{x} // {y}",
-        f"{x} % {y}", f"wf.abs({x})", f"wf.sign({x})", f"wf.minimum({x}, 7)", f"wf.square({x})", f"wf.pow({x}, wf.abs({y}) % 4)",
-        f"{x} << 2", f"{x} >> 1", f"wf.bitwise_invert({x})", f"wf.negative({x})", f"wf.left_shift({x}, 1)",
-        f"wf.right_shift({x}, 1)", f"wf.bitwise_not({x})", f"wf.invert({x})", f"wf.clip({x}, 1, 5)",
+        f"{x} // {y}", f"{x} % {y}", f"wf.abs({x})", f"wf.sign({x})", f"wf.square({x})", f"{x} >> 1", f"wf.bitwise_invert({x})",
+        f"wf.negative({x})", f"wf.left_shift({x}, 1)", f"wf.right_shift({x}, 1)", f"wf.bitwise_not({x})", f"wf.invert({x})",
+    )
+    if wf.iinfo(g.values[x].dtype).max < 8:  # Python's numbers from 2 on may be out of range
+        return r.choice(plain)
+    return r.choice((
+        *plain, f"{x} % 5 + {y}", f"wf.bitwise_left_shift({x}, wf.abs({y}) % 8)", f"wf.bitwise_right_shift({x}, wf.abs({y}) % 8)",
+        f"{x} // 3", f"wf.minimum({x}, 7)", f"wf.pow({x}, wf.abs({y}) % 4)", f"{x} << 2", f"wf.clip({x}, 1, 5)",
     ))
 
 

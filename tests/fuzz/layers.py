@@ -411,7 +411,7 @@ def with_rule(g: Growth) -> str:
     body = r.choice((
         "wf.sin(t)", "t * t.sum()", "wf.nn.softmax(t)", "wf.cumsum(t, axis=-1) * t", "wf.concat([t, t], axis=-1)",
         "wf.tanh(t)[::2]",
-        "wf.exp(0.1 * t).mean(axis=0)", "wf.scan(lambda h, s: (wf.sin(h + s), h * s), t[0] * 0, t)[1]",
+        "wf.exp(0.1 * t).mean(axis=0)", "wf.scan(lambda h, s: (wf.sin(h + s), h * s), wf.zeros_like(t.sum(axis=0)), t)[1]",
         "wf.jvp(wf.sin, (t,), (t,))[1]", "wf.vmap(lambda s: wf.tanh(s) * t.sum())(t)",
     ))
     kind = r.choice(("wf.remat(lambda t: {})", "ruled(lambda t: {})", "ruled(lambda t: {}, forward=True)"))
