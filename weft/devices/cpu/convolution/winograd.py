@@ -8,6 +8,7 @@ far as they can. Each phase of a round is a loop over chunks that all threads sh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.devices.cpu.convolution import pack
@@ -80,6 +81,16 @@ class WinogradPart(SumPart):
         self.strips = -(-self.tile_rows // self.strip)  # of an image
         self.strip_tiles = self.strip * self.tile_columns
         self.strip_bytes = (self.m * (self.strip - 1) + self.n) * self.row_bytes
+
+    def store_sums(self, f: Function, cells: Sequence[tuple[str, str]], adds: str | None) -> None:
+        """Store vectors of sums. cells : (accumulator, place). adds : i1, whether to what is there; None for never"""
+        vector, nbytes = self.number.vector, self.vector_bytes
+        if adds is not None:
+            with f.when(adds):
+                for acc, to in cells:
+                    f.store(vector, f.let(f"fadd {vector} {f.load(vector, to, nbytes)}, {f.load(vector, acc)}"), acc)
+        for acc, to in cells:
+            f.store(vector, f.load(vector, acc), to, nbytes)
 
     def choose_round(self, images: int, vectors: int) -> None:
         """Choose the strips of a round, of the same or several images. vectors: of both planes of the tiles."""

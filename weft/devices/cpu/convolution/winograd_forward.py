@@ -179,12 +179,7 @@ class WinogradForward(WinogradPart):
                     v, u = places(str(whole))
                     steps(v, u, rest)
             cells = [(accs[i][j], f.offset("%m", j * self.output.tile_bytes + i * nbytes)) for i in range(mr) for j in range(nv)]
-            if blocks > 1:
-                with f.when(f.let(f"icmp ne i64 {block}, 0")):
-                    for acc, to in cells:
-                        f.store(vector, f.let(f"fadd {vector} {f.load(vector, to, nbytes)}, {f.load(vector, acc)}"), acc)
-            for acc, to in cells:
-                f.store(vector, f.load(vector, acc), to, nbytes)
+            self.store_sums(f, cells, f.let(f"icmp ne i64 {block}, 0") if blocks > 1 else None)
         return name
 
     def _emit_results(self) -> None:

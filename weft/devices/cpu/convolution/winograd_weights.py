@@ -119,11 +119,7 @@ class WinogradGradient(WinogradPart):
             with f.loop(whole, end) as t:
                 steps(t, 1)
             cells = [(accs[i][j], f.offset("%s", j * self.sums.tile_bytes + i * nbytes)) for i in range(mr) for j in range(nv)]
-            with f.when(f.let(f"icmp ne i64 {f.add(first, '%round')}, 0")):
-                for acc, to in cells:
-                    f.store(vector, f.let(f"fadd {vector} {f.load(vector, to, nbytes)}, {f.load(vector, acc)}"), acc)
-            for acc, to in cells:
-                f.store(vector, f.load(vector, acc), to, nbytes)
+            self.store_sums(f, cells, f.let(f"icmp ne i64 {f.add(first, '%round')}, 0"))
         return name
 
     def _emit_results(self) -> None:
