@@ -1,6 +1,6 @@
 """Stand-ins for a card and for NCCL: memory of the host, and messages of another engine that are sent in the order of a stream.
 
-Nothing is done before somebody waits, so what is read or overwritten too early shows as a wrong result.
+Work is done when a test waits for it, so memory that is read or overwritten too early gives a wrong result.
 """
 
 from __future__ import annotations

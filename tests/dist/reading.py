@@ -87,7 +87,7 @@ def train(case: int) -> str:
             samples = (wf.data.Loader(tuple(source[:2]), batch_size, shuffle=shuffle, seed=case, workers=workers, **more),)
 
         class Forget:
-            """Forgets what was read for checks before the first step."""
+            """Clears the log of rows, which has those that fit reads to check them before the first step."""
 
             def on_begin(self, state: Any, logs: Any = logs) -> None:
                 for log in logs[:2]:

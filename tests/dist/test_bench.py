@@ -1,4 +1,4 @@
-"""``weft bench dist``: the formula, what is measured, and bad options."""
+"""``weft bench dist``: its formula, its measurements, and errors of options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft bench convnets``: the nets are the published ones, and tables and files say what was measured."""
+"""``weft bench convnets``: nets have the published sizes; tables and files have the same figures."""
 
 from __future__ import annotations
 

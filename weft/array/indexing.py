@@ -648,8 +648,10 @@ _MASK_FACTOR = 16  # masks may select from arrays this much larger than the eage
 
 
 def _native_key(index: Any, memory: np.ndarray) -> tuple | None:
-    """Return an index with index arrays and masks as NumPy takes it; None for every case that is not plain, and if it may select
-    more than small work does. memory : what is indexed"""
+    """Return an index with index arrays and masks as NumPy takes it, or None if this path does not serve it.
+
+    memory : the indexed array. A selection may be no larger than small work
+    """
     show = NATIVE_ELEMENTS.show
     key, count = [], memory.nbytes
     for part in index if type(index) is tuple else (index,):

@@ -22,7 +22,7 @@ _MAX_OPEN = 64  # files that one RowFiles keeps open
 
 
 class _File(NamedTuple):
-    """Where the rows of a file begin, and what they are."""
+    """A file of rows. offset : of the first row, in bytes. shape, dtype : of all rows"""
 
     path: str
     offset: int

@@ -160,7 +160,7 @@ class Output:
         return before + ("" if words.single.match(line) or not line.strip() else shown)
 
     def rest(self) -> str:
-        """Return what is still to be printed at the end."""
+        """Return the lines that have begun and have no end yet."""
         return "".join(self._begun.values())
 
     def _note(self, text: str) -> None:

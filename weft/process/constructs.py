@@ -51,7 +51,7 @@ def advise(code: CodeType | None, offset: int) -> str:
         return _GENERAL
     found = _GENERAL
     operators = ""
-    is_truth = opname[code.co_code[max(offset, 0)]] == "TO_BOOL"  # of Python 3.13 on, with the position of what is tested
+    is_truth = opname[code.co_code[max(offset, 0)]] == "TO_BOOL"  # from Python 3.13 on; it has the tested expression's position
     for node in ast.walk(tree):  # outer nodes first: the innermost that holds the instruction stays
         if _span(node) == here and isinstance(node, ast.Call):
             return _advise_call(node)

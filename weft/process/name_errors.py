@@ -134,7 +134,7 @@ def _suggest_attribute(owner: Any, name: str, names: tuple[str, ...]) -> str:
 
 
 def describe_missing(owner: Any, name: str) -> str:
-    """Return the end of a message about an attribute that an object of weft does not have: the one most alike, or what it has."""
+    """Return the end of a message about a missing attribute of a weft object: the most similar name, or the names it has."""
     if name.startswith("_"):
         return ""
     kind, weft = type(owner), sys.modules["weft"]

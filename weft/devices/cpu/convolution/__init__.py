@@ -6,7 +6,7 @@ layout of their copies, ``pack`` copies, ``tile`` has the inner loops, ``epilogu
 convolutions.
 
 Where the user permits it, ``winograd_forward`` and ``winograd_weights`` compute the same with fewer multiplications.
-``winograd_transform`` has the matrices and chooses where that is faster; ``winograd`` transforms images.
+``winograd_transform`` has the matrices and the estimate that decides; ``winograd`` transforms images.
 
 The weight gradient sums where its pixels lie; its order (None in the kernel language) is the generator's and fixed by kernel
 and CPU. Its operands are stored first, never read through a move or a cast: otherwise an operation alone would have other bits

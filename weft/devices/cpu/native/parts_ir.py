@@ -154,7 +154,7 @@ def spread(f: Body, from_: Value, to_: Value) -> None:
     dims, extra = to["dims"], to["dims"] - source["dims"]
     f.ret_unless(extra >= 0, False)
     extents, its, strides = f.array(to["extents"]), f.array(source["extents"]), f.array(source["strides"])
-    with f.count_to(dims) as back:  # from the last dimension: what is written is not read any more
+    with f.count_to(dims) as back:  # from the last dimension, so that no stride is overwritten before it is read
         k, stride = dims - 1 - back, f.variable("i64", 0)
         with f.when(k >= extra):
             n = its[k - extra]
@@ -303,7 +303,7 @@ def full(f: Body, self: Value, args: Value, nargs: Value) -> None:
             done.now = nbytes
         with f.otherwise():
             f.copy(target.pointer, room, width)
-        with f.count_to(f.constant("i64", 64)):  # copy what is filled behind itself
+        with f.count_to(f.constant("i64", 64)):  # each copy doubles the filled part
             f.leave_if(done.now == nbytes)
             f.copy(target.at(done.now), target.pointer, done.now.minimum(nbytes - done.now))
             done.now = done.now + done.now.minimum(nbytes - done.now)
