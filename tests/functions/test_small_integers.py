@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
 from pathlib import Path
 from typing import Any
@@ -257,3 +258,21 @@ def test_an_index_beyond_the_extent_is_named(dtype, index, way):
     extent = min(3, abs(index) - (index < 0))
     with pytest.raises(IndexError, match=f"index {index} is out of bounds for axis 0 with size {extent}"):
         way(lambda a, i: a[i] + 0)(wf.arange(extent), wf.array([index], dtype=dtype)).numpy()
+
+
+@pytest.mark.parametrize("name", ["int2", "uint2", "int4", "uint4"])
+def test_comparisons_with_numbers_that_the_dtype_lacks(name: str, rng: np.random.Generator) -> None:
+    """They are exact, as NumPy's; arithmetic with such numbers raises."""
+    limits = wf.iinfo(name)
+    for shape in ((5,), ()):
+        values = rng.integers(limits.min, limits.max + 1, shape)
+        x = wf.asarray(values).astype(name)
+        for number in [int(n) for n in rng.integers(-20, 20, 6)]:
+            for compare in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
+                for f in (lambda x: compare(x, number), lambda x: compare(number, x)):  # noqa: B023  used at once
+                    np.testing.assert_array_equal(np.asarray(f(x)), f(values))
+                    np.testing.assert_array_equal(np.asarray(wf.jit(f)(x)), f(values))
+            if not limits.min <= number <= limits.max:
+                for way in (operator.add, wf.jit(lambda x, n=number: x + n)):
+                    with pytest.raises(OverflowError, match=f"the Python integer {number} is out of bounds for {name}; cast"):
+                        way(x, number) if way is operator.add else way(x)

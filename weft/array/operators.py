@@ -61,7 +61,8 @@ def _constant_number(value: Any, dtype: Format) -> Node | None:
     """Return the node of a number that is a constant of the program, as exponents are: the code of a power depends on them."""
     if type(value) is int:
         if (node := _SMALL_CONSTANTS.get((value, dtype))) is None:
-            if dtype is BOOL or not -128 <= value < 128 or (value < 0 and dtype.kind == "unsigned"):
+            least, greatest = _LIMITS.get(dtype, (-128, 127))
+            if dtype is BOOL or not max(least, -128) <= value <= min(greatest, 127):
                 return None
             node = _SMALL_CONSTANTS[value, dtype] = constant(value, dtype)
         return node
