@@ -98,6 +98,7 @@ def test_refusals(tmp_path: Path) -> None:
     script.write_text("print(1)")
     for arguments, text in (
         (["-n", "0", str(script)], "-n is 0, but a job has at least one rank"),
+        (["-n", "1000000", str(script)], "-n is 1000000, but this machine takes at most"),
         (["-n", "-2", str(script)], "-n is -2"),
         (["-n", "2", str(tmp_path / "nothing.py")], "there is no file"),
         (["-n", "2", "--patience", "0", str(script)], "--patience is 0, but must be a positive number"),

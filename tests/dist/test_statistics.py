@@ -94,7 +94,7 @@ def test_errors(rng: np.random.Generator) -> None:
             return x
 
     net = nn.Sequential(nn.SyncBatchNorm(3), Fails(), nn.Linear(3, 2))
-    with pytest.raises(ShapeError, match="fit: a batch of 1 rows in 4 shards"):
+    with pytest.raises(ShapeError, match="fit: a batch of 1 row in 4 shards"):
         train(nn.Sequential(nn.SyncBatchNorm(3), nn.Linear(3, 2)), x, y, 4, batch_size=8)
     with pytest.raises(RuntimeError, match="one row"):  # of a shard, in its thread
         train(net, x, y, 5, batch_size=9)

@@ -18,6 +18,7 @@ from weft.dist.report import FOLDER_VARIABLE
 from weft.dist.run_rank import CORES_VARIABLE
 from weft.dist.world import PATIENCE_VARIABLE
 
+MOST_RANKS_PER_CORE = 32
 _ANSWER_S = 30.0  # in which a host must start a process
 
 
@@ -83,6 +84,10 @@ def _say(text: str) -> None:
 def _check_counts(count: int, hosts: Sequence[str], retries: int, least: int | None) -> None:
     if count < 1:
         raise ValueError(f"launch: -n is {count}, but a job has at least one rank")
+    most = MOST_RANKS_PER_CORE * cores_of_process()
+    if not hosts and count > most:
+        limit = f"at most {most} ranks, {MOST_RANKS_PER_CORE} for each core"
+        raise ValueError(f"launch: -n is {count}, but this machine takes {limit}; --hosts names others")
     for host in hosts:
         if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", host):
             raise ValueError(

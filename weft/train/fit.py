@@ -502,8 +502,9 @@ def _try_row(model: Module, row: Any, rows: int, shards: int, samples: int | Non
         except ShapeError as error:
             if shards > 1:
                 raise ShapeError(
-                    f"fit: a batch of {rows} rows in {shards} shards has shards of 1 row, on which the model cannot be trained: "
-                    f"{error}. Give another batch_size or fewer shards, or a wf.data.Loader with drop_last=True"
+                    f"fit: a batch of {rows} row{'s' * (rows > 1)} in {shards} shards has shards of 1 row, on which the "
+                    f"model cannot be trained: {error}. Give another batch_size or fewer shards, or a wf.data.Loader "
+                    "with drop_last=True"
                 ) from error
             raise ShapeError(
                 f"fit: the last batch of an epoch has 1 row ({samples} samples), on which the model cannot be trained: "
