@@ -48,6 +48,8 @@ if MODE == "exits" and LAST:
     sys.exit(3)
 if MODE == "vanishes" and LAST:
     os._exit(0)
+if MODE == "vanishes with a code" and LAST:
+    os._exit(3)
 if MODE == "hangs" and LAST:
     time.sleep(1000)
 if MODE == "stopped" and LAST:

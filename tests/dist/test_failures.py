@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.dist.jobs import HERE, LAUNCH, processes_of, run_job
+from weft.dist.report import DONE, FAILURE, FOLDER_VARIABLE, WAITING, Report
 
 pytestmark = pytest.mark.xdist_group("jobs")  # one looks for processes that another has left
 FAILING = HERE / "failing.py"
@@ -26,7 +27,7 @@ def line_of(text: str) -> str:
 WAITS = f"waits for the others in all_sum of float32[4] (failing.py:{NEXT})"
 PAST = f"rank 2 is past all_sum of float32[4] (failing.py:{FIRST})"
 SENDS = line_of('if MODE == "unreceived" else')
-CASES = {  # mode: exit code, or 0 for any that says so, and texts
+CASES = {  # mode: exit code and texts
     "import": (70, ["rank 2 of 3 raised ModuleNotFoundError", line_of("import a_module"), "weft: rank 0 " + WAITS]),
     "raise": (70, ["rank 2 of 3 raised ValueError: bad data", line_of("raise ValueError"), "weft: rank 0 " + WAITS]),
     "keyword": (70, ["unexpected keyword argument 'dim'; in weft: axis="]),
@@ -35,7 +36,8 @@ CASES = {  # mode: exit code, or 0 for any that says so, and texts
     "crashed": (11, ["rank 2 of 3 was ended by SIGSEGV", "weft: rank 1 " + WAITS]),
     "leaves": (70, ["rank 2 is at the end of its script"]),
     "exits": (3, ["rank 2 of 3 left with exit code 3", "weft: rank 0 " + WAITS]),
-    "vanishes": (0, [PAST]),  # MPI ends the others with SIGKILL, whose number it may return
+    "vanishes": (70, ["rank 2 of 3 left by os._exit(0)"]),
+    "vanishes with a code": (3, ["rank 2 of 3 left by os._exit(3)"]),
     "hangs": (75, [f"has waited 2 s for rank 2 in all_sum of float32[4] (failing.py:{NEXT})", "rank 2 is past all_sum"]),
     "stopped": (75, [f"has waited 2 s for rank 2 in all_sum of float32[4] (failing.py:{NEXT})"]),
     "hangs at the end": (75, ["for rank 2 in the end of the script"]),
@@ -59,10 +61,23 @@ def test_a_failing_rank_ends_the_job(mode: str) -> None:
     result = run_job(3, FAILING, mode, PATIENCE if code == 75 else 30)
     for text in texts:
         assert text in result.text, (text, result.text)
-    assert result.code and result.code == (code or result.code), result
+    assert result.code == code, result
+    for line in result.text.split("\n"):
+        is_late = "has waited" in line and mode in ("hangs", "stopped", "hangs at the end")
+        assert not is_late or "rank 2" in line.partition("has waited")[2], "the rank that is late"
     assert result.seconds < PATIENCE + 5 + START_S, result
     assert not processes_of(str(FAILING))
     assert "BAD TERMINATION" not in result.text and "Abort(" not in result.text, "MPI's own words"
+
+
+def test_late_ranks_are_those_that_neither_wait_nor_have_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Report(0).find_late_ranks() == {}, "no folder of a launcher"
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    texts = [WAITING + "barrier", "is past barrier", f"{FAILURE}75", "has begun", DONE]
+    reports = [Report(rank) for rank in range(len(texts))]
+    for report, text in zip(reports, texts, strict=True):
+        report.write(text)
+    assert reports[0].find_late_ranks() == {rank: texts[rank] for rank in (1, 3, 4)}
 
 
 def test_a_rank_that_cannot_begin_mpi_ends_the_job(tmp_path: Path) -> None:

@@ -26,6 +26,13 @@ class Report:
                 self._memory = mmap.mmap(file.fileno(), _BYTES)
         self.write("has begun")
 
+    def find_late_ranks(self) -> dict[int, str]:
+        """Return the text of each rank of this host that neither waits for others nor has failed. Without a folder: none."""
+        if self._memory is None:
+            return {}
+        reports = read_reports(Path(os.environ[FOLDER_VARIABLE]))
+        return {rank: text for rank, (_, text) in reports.items() if not text.startswith((WAITING, FAILURE))}
+
     def write(self, text: str) -> None:
         """Replace the text. It costs a microsecond: memory is written, the system writes the file."""
         if self._memory is not None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -39,6 +39,7 @@ class World:
         self.engine: Engine | None = None
         self.rank, self.size = 0, 1
         self.patience = float(os.environ.get(PATIENCE_VARIABLE, 60))
+        self.has_left = False  # whether MPI has ended
         self.failure = ""  # why no more messages can be exchanged
         self._thread = os.getpid(), threading.get_ident()
         self._unsent: list[tuple[Request, int]] = []  # messages of ``send`` that may not have left
@@ -52,6 +53,7 @@ class World:
             self.sent, self.received = np.zeros((2, self.size, 2), np.int64)  # messages by the other rank, and of derivatives
             self._show, sys.excepthook = sys.excepthook, self._end_by_exception  # weft's own: see ``process/tracebacks.py``
             atexit.register(self.leave)  # MPI's own end comes after it
+            self._exit, os._exit = os._exit, self._end_by_exit  # type: ignore[assignment]
 
     # ---- messages
 
@@ -88,10 +90,14 @@ class World:
                 end = time.monotonic() + self.patience
             os.sched_yield() if turns < _YIELDS else time.sleep(_SLEEP_S)
             if turns % 64 == 0 and time.monotonic() > end:
-                ranks = sorted({peer for _, peer in requests})
+                peers = {peer for _, peer in requests}
+                late = self.report.find_late_ranks() if self.report is not None else {}
+                late_peers = peers & late.keys()
+                ranks = sorted(late_peers or peers)
                 others = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
                 me = f"rank {self.rank} of {self.size}"
-                raise CollectiveError(f"{me} has waited {self.patience:g} s for {others} in {what}", HUNG)
+                rest = "" if late_peers else "".join(f"; rank {r}, which does not wait, {text}" for r, text in late.items())
+                raise CollectiveError(f"{me} has waited {self.patience:g} s for {others} in {what}{rest}", HUNG)
 
     def send_later(self, data: Sequence[np.ndarray], to: int, tag: int) -> None:
         """Send copies of bytes without waiting for the receiver."""
@@ -113,6 +119,7 @@ class World:
                 self._check_received(self.engine)
                 self.wait(self._unsent, "the end of the script, before its messages are received")
                 self.engine.finish()
+            self.has_left = True
             if self.report is not None:
                 self.report.write(DONE)
         except CollectiveError as error:
@@ -143,6 +150,12 @@ class World:
         sys.stderr.flush()
         time.sleep(_LAST_WORDS_S)
         self.engine.abort(code)
+
+    def _end_by_exit(self, status: int) -> NoReturn:
+        """End the job, in place of ``os._exit``, if this rank still belongs to it: MPI would not say which rank left."""
+        if os.getpid() == self._thread[0] and not self.has_left:
+            self.end(f"rank {self.rank} of {self.size} left by os._exit({status})", status or FAILED)
+        self._exit(status)
 
     def _end_by_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         self._show(kind, error, trace)
