@@ -206,6 +206,21 @@ def test_jit_draws_the_same_numbers() -> None:
     assert plain[0] != plain[1]
 
 
+def test_draws_that_each_term_of_a_sum_reads(rng: np.random.Generator) -> None:
+    """The draw does not depend on the loop of the sum, so its words are computed before that loop."""
+    key = wf.random.key(int(rng.integers(2**32)))
+    for _ in range(6):
+        shape, terms = tuple(rng.integers(1, 9, 2)) if rng.random() < 0.5 else (int(rng.integers(1, 100)),), int(rng.integers(2, 8))
+        dtype = str(rng.choice(["float64", "float32", "float16"]))
+        x = rng.integers(-8, 8, (terms, *shape)).astype(dtype)
+
+        def draw(shape: tuple[int, ...] = shape, dtype: str = dtype) -> wf.Array:
+            return wf.random.uniform(size=shape, key=key, dtype=dtype)
+
+        found = wf.jit(lambda x, draw=draw: (wf.moveaxis(x, 0, -1) > 8 * draw()[..., None]).sum(axis=-1))(wf.array(x))
+        assert found.tolist() == (x > 8 * draw().numpy()).sum(axis=0).tolist(), (shape, terms, dtype)
+
+
 def test_jit_with_keys_and_seed_inside() -> None:
     jitted = wf.jit(lambda key: wf.random.normal(size=3, key=key))
     keys = wf.random.split(wf.random.key(0), 2)

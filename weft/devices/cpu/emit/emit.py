@@ -18,6 +18,7 @@ from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.store import emit_store_access
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
+from weft.kernel.expressions import dependencies
 from weft.kernel.ir import Kernel, Store, Value
 
 __all__ = ["Env", "Level", "emit_store", "emit_value", "key_of", "kernel_env", "llvm_type", "memory_type", "wide"]
@@ -122,10 +123,10 @@ class ValueEmitter(Emitter):
             group = ops.op("shl", "i64", ops.op("lshr", "i64", first, "5"), "2")
             block = ops.op("or", "i64", group, ops.op("and", "i64", block, "3"))
         if in_twos:
-            assert env.levels is not None
+            level, _ = self.place(dependencies(v, env.deps))
             place = (tuple([(env.axes[a], c) for a, c in at.terms]), const - (const & shared))
             two = self.once(
-                len(env.levels) - 1, ("words", key, base, place),
+                level, ("words", key, base, place),
                 lambda: two_vectors_of_words(lanes, key, ops.op("add", "i64", base, block)),
             )
             words = two[bool(const & step)]
