@@ -85,7 +85,7 @@ REASONS: dict[str, dict[str, str]] = {
         "by another name: `standard_cauchy`, `standard_t`, `weibull`": """
             cauchy t weibull_min""",
         "a line of array code: `choice(n, p=...)`, `sign(uniform() - 0.5)`, `linalg.qr(normal(...))`, `log(gamma(...))`, ...": """
-            ball categorical double_sided_maxwell generalized_normal loggamma maxwell orthogonal rademacher truncated_normal""",
+            ball double_sided_maxwell generalized_normal loggamma maxwell orthogonal rademacher truncated_normal""",
         "JAX's own derivative of a draw": """
             random_gamma_p""",
     },

@@ -84,6 +84,7 @@ MESSAGES = {
                            f"{name}: the first argument is a key; in weft: wf.random.{name}(")
         for name, more in (
             ("normal", [(3,)]), ("uniform", [(3,)]), ("bernoulli", []), ("permutation", [5]), ("choice", [5]),
+            ("categorical", [wf.zeros(3)]),
             ("randint", [2, 0]),
         )
     },

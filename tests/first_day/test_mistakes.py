@@ -323,11 +323,3 @@ def test_a_shape_as_the_mean() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             draw(shape, 2.0), draw(shape, size=(5, len(shape))), draw([*shape]), draw(size=shape)
-
-
-def test_categorical_by_gumbel() -> None:
-    """The line that the message about ``wf.random.categorical`` gives draws classes by their probabilities."""
-    line = str(pytest.raises(AttributeError, lambda: wf.random.categorical).value).partition("in weft: ")[2]
-    p = RNG.dirichlet(np.ones(4))
-    drawn = eval(line, {"wf": wf, "logits": wf.log(wf.asarray(np.tile(p, (20000, 1))))}).numpy()
-    assert abs(np.bincount(drawn, minlength=4) / 20000 - p).max() < 0.025

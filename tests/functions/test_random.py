@@ -206,11 +206,47 @@ def test_jit_draws_the_same_numbers() -> None:
     assert plain[0] != plain[1]
 
 
+def test_categorical(rng: np.random.Generator) -> None:
+    """Draws are those of the running sums of float64, in eager code, jit and vmap, and have the probabilities of softmax."""
+    count = 3000
+    for _ in range(4):
+        shape, dtype = tuple(rng.integers(1, 5, rng.integers(1, 4)).tolist()), str(rng.choice(["float32", "float64", "float16"]))
+        axis, key = int(rng.integers(-len(shape), len(shape))), wf.random.key(int(rng.integers(2**32)))
+        logits = wf.array(rng.normal(0, 1, shape).astype(dtype))
+        logits[rng.random(shape) < 0.2] = -np.inf
+        logits[(*[slice(None)] * (axis % len(shape)), 0)] = 0.5
+        rows = tuple(np.delete(shape, axis).tolist())
+
+        def draw(logits: wf.Array, key: wf.Array, size: tuple[int, ...] | None, axis: int = axis) -> wf.Array:
+            return wf.random.categorical(logits, axis, size, key=key)
+
+        for size in (None, (count, *rows)):
+            weights = np.moveaxis(wf.exp(logits - logits.max(axis=axis, keepdims=True)).numpy(), axis, -1)
+            sums = np.cumsum(weights, -1, dtype=np.float64)
+            goal = wf.random.uniform(size=rows if size is None else size, key=key, dtype="float64").numpy() * sums[..., -1]
+            want = (sums <= goal[..., None]).sum(-1)
+            found = draw(logits, key, size)
+            assert found.dtype == np.int64 and found.tolist() == want.tolist()
+            assert wf.jit(lambda x, k, size=size, draw=draw: draw(x, k, size))(logits, key).tolist() == want.tolist()
+        keys = wf.random.split(key, 3)
+        each = [draw(logits, k, None).tolist() for k in keys]
+        assert wf.vmap(lambda k, x=logits, draw=draw: draw(x, k, None))(keys).tolist() == each
+        drawn, p = found.numpy().reshape(count, -1), (weights / weights.sum(-1, keepdims=True)).reshape(-1, shape[axis])
+        for row, chances in zip(drawn.T, p.astype(np.float64), strict=True):
+            counts, is_common = np.bincount(row, minlength=len(chances)), chances * count > 15
+            assert not counts[chances == 0].any()
+            merged = [[*x[is_common], x[~is_common].sum()] for x in (counts, chances * count)]
+            statistic = sum((n - m) ** 2 / m for n, m in zip(*merged, strict=True) if m > 15)
+            free, t = is_common.sum(), 25.0  # a chi-square is above this with probability exp(-t) at most (Laurent and Massart)
+            assert statistic < free + 2 * math.sqrt(free * t) + 2 * t
+
+
 def test_draws_that_each_term_of_a_sum_reads(rng: np.random.Generator) -> None:
     """The draw does not depend on the loop of the sum, so its words are computed before that loop."""
     key = wf.random.key(int(rng.integers(2**32)))
     for _ in range(6):
-        shape, terms = tuple(rng.integers(1, 9, 2)) if rng.random() < 0.5 else (int(rng.integers(1, 100)),), int(rng.integers(2, 8))
+        shape = tuple(rng.integers(1, 9, 2).tolist()) if rng.random() < 0.5 else (int(rng.integers(1, 100)),)
+        terms = int(rng.integers(2, 8))
         dtype = str(rng.choice(["float64", "float32", "float16"]))
         x = rng.integers(-8, 8, (terms, *shape)).astype(dtype)
 
@@ -271,6 +307,13 @@ ERRORS = [
     (lambda: wf.random.integers(0, 300, dtype=wf.int8), ValueError, "do not fit into int8"),
     (lambda: wf.random.integers(5, dtype=wf.float32), wf.errors.DTypeError, "integer dtype"),
     (lambda: wf.random.bernoulli(1.5), ValueError, "p=1.5"),
+    (lambda: wf.random.categorical(wf.zeros((2, 3)), size=(2, 4)), wf.errors.ShapeError, "categorical"),
+    (lambda: wf.random.categorical(wf.zeros((2, 3)), size=(1,)), wf.errors.ShapeError, "size=.1,. does not fit .*without axis 1"),
+    (lambda: wf.random.categorical(3.0), wf.errors.AxisError, "categorical: axis=-1, but the array has no axes"),
+    (lambda: wf.random.categorical([0.0, np.nan]), ValueError, "categorical: logits has NaN, inf, or a row of -inf"),
+    (lambda: wf.random.categorical([[-np.inf] * 2, [0.0, 1.0]]), ValueError, "categorical: logits has NaN, inf, or a row of"),
+    (lambda: wf.random.categorical(wf.ones(2) * 1j), wf.errors.DTypeError, "categorical: logits must be real numbers"),
+    (lambda: wf.random.choice(2, p=wf.ones(2) * 1j), wf.errors.DTypeError, "choice: p must be real numbers, not complex64"),
     (lambda: wf.random.choice(3, size=4, replace=False), ValueError, "4 different elements of 3"),
     (lambda: wf.random.choice(3, size=4, p=[0.5, 0.5]), wf.errors.ShapeError, "choice: p has shape"),
     (lambda: wf.random.choice(0, size=1), ValueError, "no element"),

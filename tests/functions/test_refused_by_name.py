@@ -90,6 +90,7 @@ OWN: dict[str, Case] = {
     "random.standard_cauchy": (lambda: wf.random.standard_cauchy(-1), ValueError, r"standard_cauchy: size=\(-1,\)"),
     "random.standard_exponential": (lambda: wf.random.standard_exponential(-1), ValueError, r"exponential: size=\(-1,"),
     "random.bernoulli": (lambda: wf.random.bernoulli(2.0), ValueError, "bernoulli: p=2.0"),
+    "random.categorical": (lambda: wf.random.categorical([]), ValueError, "categorical: logits .0,. has no class"),
 }
 ALIKE = {  # an alias says what it is an alias of
     "ndarray": "Array",

@@ -259,6 +259,7 @@ def drawn(g: Growth) -> str:
         f"wf.random.permutation({g.any(1)}, {key})", f"wf.random.exponential(size={shape}, {key})",
         f"wf.random.standard_normal({shape}, {key})", f"wf.random.choice({some}, 5, {key})",
         f"wf.random.rand(3, 5, {key})", f"wf.random.randn(7, {key})", f"wf.random.randint(0, 5, {shape}, {key})",
+        f"wf.random.categorical(wf.arange(6).reshape(2, 3), size=(4, 2), {key})", f"wf.random.categorical(wf.ones(3), {key})",
         f"wf.random.random({shape}, {key})", f"wf.random.uniform(size={shape}, key=wf.random.split(wf.random.key(3), 3)[1])",
     ))
 

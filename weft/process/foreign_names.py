@@ -146,7 +146,7 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "weft.random": {
         "PRNGKey": "wf.random.key(0)", "manual_seed": _SEEDED, "set_seed": _SEEDED,
-        "fold_in": "wf.random.split(key, n)[k]", "categorical": "(logits + wf.random.gumbel(size=logits.shape)).argmax(axis=-1)",
+        "fold_in": "wf.random.split(key, n)[k]",
         "truncated_normal": "wf.clip(wf.random.normal(size=...), -2, 2)",
     },
     "weft.train": {

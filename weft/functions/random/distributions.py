@@ -18,12 +18,12 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.convert import number_node, promote_operands
 from weft.dtypes.api import is_integer
-from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, Format
+from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, Format
 from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import can_compute, read_array
 from weft.eager.peek import leaf, peek
 from weft.errors import DTypeError, ShapeError, TraceError, name_called_function, warn
-from weft.functions.elementwise.ufuncs import ceil, exp, expm1, log, maximum, sqrt, tan
+from weft.functions.elementwise.ufuncs import ceil, exp, expm1, log, maximum, minimum, sqrt, tan
 from weft.functions.indexing.where import where
 from weft.functions.random import state
 from weft.functions.random.state import Words, draw, draw_int, integer, open_words, scale_to_range, uniform_node, wide
@@ -42,7 +42,8 @@ DISTRIBUTIONS = [
     "standard_exponential", "standard_gamma", "standard_t", "triangular", "vonmises", "wald", "weibull", "zipf",
 ]
 __all__ = [
-    "bernoulli", "exponential", "integers", "normal", "rand", "randint", "randn", "random", "standard_normal", "uniform",
+    "bernoulli", "categorical", "exponential", "integers", "normal", "rand", "randint", "randn", "random", "standard_normal",
+    "uniform",
     *DISTRIBUTIONS,
 ]
 
@@ -270,6 +271,53 @@ def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
     if arguments.is_number(p) and not 0 <= p <= 1:
         raise ValueError(f"bernoulli: p={p} must be from 0 to 1")
     return wrap(op("less", unit.node, _parameter(p, FLOAT32)))
+
+
+def categorical(logits: Any, axis: int = -1, size: Any = None, *, key: Any = None) -> Array:
+    """Draw the numbers of classes, from 0, with the probabilities ``softmax(logits)``.
+
+    Running sums of the probabilities, in float64, are compared with one uniform number for each draw.
+
+    Parameters
+    ----------
+    logits : array
+        Logarithms of the probabilities, plus any number; -inf for a class that is not drawn.
+    axis : int
+        The axis of the classes.
+    size : int or tuple of int, optional
+        The shape of the result, to which the shape of ``logits`` without ``axis`` broadcasts; by default that shape.
+
+    Returns
+    -------
+    Array of int64
+
+    Raises
+    ------
+    ShapeError, AxisError, ValueError, DTypeError
+        ``size`` does not fit ``logits``; ``logits`` has no such axis; there is no class, or one of ``logits`` is NaN or inf, or
+        a row is -inf (not checked in large arrays, ``wf.jit``, gradients and the like); ``key`` is not a key.
+
+    >>> logits = wf.log(wf.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]))
+    >>> x = wf.random.categorical(logits)
+    >>> int(x[0]) < 2, int(x[1]), wf.random.categorical(logits, size=(4, 2)).shape
+    (True, 2, (4, 2))
+    """
+    _refuse_key("categorical", (logits,), "logits, ")
+    x = wrap(_read_real(logits, "categorical", "logits"))
+    axis = axis_index(axis, x.ndim, "categorical")
+    rows = (*x.shape[:axis], *x.shape[axis + 1 :])
+    shape = rows if size is None else shape_tuple(size, "categorical", "size")
+    if arguments.broadcast_shapes("categorical", rows, shape) != shape:
+        raise ShapeError(f"categorical: size={shape} does not fit the shape {rows} of logits without axis {axis}")
+    if not x.shape[axis]:
+        raise ValueError(f"categorical: logits {x.shape} has no class along axis {axis}")
+    greatest = x.max(axis=axis, keepdims=True)
+    current = _current_value(greatest)
+    if current is not None and not np.isfinite(current).all():
+        raise ValueError("categorical: logits has NaN, inf, or a row of -inf; single -inf are for classes that are not drawn")
+    weights = exp(x - greatest).transpose([d for d in range(x.ndim) if d != axis] + [axis])
+    unit = draw(uniform_node, key, "categorical", shape, FLOAT64).node
+    return wrap(_choose_by_weight(unit, weights.node))
 
 
 def integers(
@@ -847,7 +895,7 @@ def choice(
         raise ValueError("choice: a has no element to choose")
     if not replace and total > count:
         raise ValueError(f"choice: {total} different elements of {count} cannot be chosen; use replace=True")
-    weights = None if p is None else floating(node(p, "choice", "p"))
+    weights = None if p is None else _read_real(p, "choice", "p")
     if weights is not None and weights.shape != (count,):
         raise ShapeError(f"choice: p has shape {weights.shape}, but there are {count} elements to choose from")
     if weights is not None and count < 1:
@@ -860,6 +908,13 @@ def choice(
     return wrap(_take_slices(value, index, axis))
 
 
+def _read_real(x: Any, function: str, argument: str) -> Node:
+    value = floating(node(x, function, argument))
+    if value.dtype in COMPLEX:
+        raise DTypeError(f"{function}: {argument} must be real numbers, not {value.dtype}")
+    return value
+
+
 def _choose_indices(key: Any, count: int, shape: arguments.Shape, replace: bool, weights: Node | None) -> Node:
     total = math.prod(shape)
     if weights is None and replace:
@@ -869,7 +924,7 @@ def _choose_indices(key: Any, count: int, shape: arguments.Shape, replace: bool,
     if weights is not None and not CONTEXT.transform_depth:
         _check_weights(read_array(weights), total if not replace else min(total, 1))
     if weights is not None and replace:
-        return _choose_by_weight(draw(uniform_node, key, "choice", shape, FLOAT64).node, weights, count)
+        return _choose_by_weight(draw(uniform_node, key, "choice", shape, FLOAT64).node, weights)
     if weights is None:
         order = _random_order(key, "choice", count)
     else:  # the largest values of log p + Gumbel noise are successive choices without replacement
@@ -891,20 +946,27 @@ def _check_weights(p: np.ndarray, least: int) -> None:
         raise ValueError("choice: p or its sum is infinite")
 
 
-def _choose_by_weight(unit: Node, weights: Node, count: int) -> Node:
-    """Return the number of running sums of the weights that each random number exceeds."""
+def _choose_by_weight(unit: Node, weights: Node) -> Node:
+    """Return the number of running sums of the weights that each random number exceeds. Rows of weights broadcast to it."""
+    most = weights.shape[-1] - 1  # rounding may give one more
     if (operands := peek(unit, weights)) is not None:
         sums_now = running(operands[1].astype(np.float64), "sum", np.dtype(np.float64))
-        index = np.minimum(sums_now.searchsorted(operands[0] * sums_now[-1], "right"), count - 1)  # rounding may give `count`
+        target = operands[0] * sums_now[..., -1]
+        passed = sums_now.searchsorted(target, "right") if sums_now.ndim == 1 else (sums_now <= target[..., None]).sum(axis=-1)
+        index = np.minimum(passed, most)
         return leaf(index, INT64) if unit.shape else integer(int(index), INT64)
-    sums = op("cumulative_sum", cast(weights, FLOAT64), axis=0)
-    last = op("slice", sums, start=(count - 1,), step=(1,), shape=(1,))
-    target = op("multiply", unit, op("reshape", last, shape=()))
-    passed = arguments.count_leading(count, lambda at: op("less_equal", op("gather", sums, at, axes=(0,)), target))
-    return op("minimum", passed, number(count - 1, INT64))
+    sums = wrap(op("cumulative_sum", cast(weights, FLOAT64), axis=len(weights.shape) - 1))
+    goal: Any = wrap(unit) * sums[..., -1]
+    if sums.ndim == 1:
+        passed_at = lambda at: op("less_equal", op("gather", sums.node, at, axes=(0,)), goal.node)  # noqa: E731
+        found = wrap(arguments.count_leading(most + 1, passed_at))
+    else:
+        found = (sums <= goal[..., None]).sum(axis=-1)
+    return minimum(found, most).node
 
 
 complete_module(
-    globals(), (uniform, random, normal, standard_normal, randn, rand, exponential, bernoulli, integers), (integers, randint),
+    globals(), (uniform, random, normal, standard_normal, randn, rand, exponential, bernoulli, categorical, integers),
+    (integers, randint),
     (multivariate_normal, multivariate_hypergeometric), (permutation, choice),
 )

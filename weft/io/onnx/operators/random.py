@@ -36,6 +36,5 @@ def _bernoulli(at: Attributes, x: Any) -> Any:
 
 @operator("Multinomial", pure=False)
 def _multinomial(at: Attributes, x: Any) -> Any:
-    x = wf.asarray(x)
-    draws = wf.random.uniform(1e-20, 1.0, (x.shape[0], at.sample_size, x.shape[1]), key=_make_key(at))
-    return wf.argmax(x[:, None] - wf.log(-wf.log(draws)), axis=-1).astype(dtype_of_code(at.dtype))
+    drawn = wf.random.categorical(wf.asarray(x)[:, None], size=(wf.shape(x)[0], at.sample_size), key=_make_key(at))
+    return drawn.astype(dtype_of_code(at.dtype))
