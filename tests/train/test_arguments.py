@@ -72,9 +72,9 @@ def test_numpy_integers_in_a_checkpoint(tmp_path) -> None:
     wf.train.fit(net(), X, Y, checkpoint=tmp_path / "run", resume=True, **{**options, "epochs": 2, "seed": 3})
 
 
-def normed() -> wf.nn.Module:
+def normed(kind: type = wf.nn.BatchNorm1d, has_statistics: bool = True) -> wf.nn.Module:
     wf.random.seed(0)
-    layers = wf.nn.Linear(3, 4), wf.nn.BatchNorm1d(4), wf.nn.Dropout(0.3), wf.nn.Tanh(), wf.nn.Linear(4, 2)
+    layers = wf.nn.Linear(3, 4), kind(4, track_running_stats=has_statistics), wf.nn.Dropout(0.3), wf.nn.Tanh(), wf.nn.Linear(4, 2)
     return wf.nn.Sequential(*layers)
 
 
@@ -84,10 +84,11 @@ def test_a_last_batch_of_one_row(seed) -> None:
     r = np.random.default_rng(seed)
     size, whole = int(r.integers(1, 9)), int(r.integers(1, 4))
     rows = size * whole + (0 if size == 1 or r.random() < 0.2 else int(r.integers(1, size)) if r.random() < 0.3 else 1)
-    single, before, drawn = (rows - 1) % size == 0, bits(normed()), wf.random.rand(3).tolist()
+    kind = wf.nn.BatchNorm1d if r.random() < 0.5 else wf.nn.SyncBatchNorm, bool(r.random() < 0.5)
+    single, before, drawn = (rows - 1) % size == 0, bits(normed(*kind)), wf.random.rand(3).tolist()
     x, y = X[:rows], Y[:rows]
     for given in ({"x": x, "y": y}, {"x": wf.data.Loader((x, y), size)}):
-        model = normed()
+        model = normed(*kind)
         if single:
             pattern = rf"fit: the last batch of an epoch has 1 row \({rows} samples\).* drop_last=True"
             with pytest.raises(ShapeError, match=pattern):
@@ -95,9 +96,12 @@ def test_a_last_batch_of_one_row(seed) -> None:
             assert bits(model) == before and model.training and wf.random.rand(3).tolist() == drawn
         else:
             wf.train.fit(model, **given, batch_size=size, epochs=1, show=False)
-    if size > 1:
-        wf.train.fit(normed(), wf.data.Loader((x, y), size, drop_last=True), epochs=1, show=False)
-        wf.train.fit(normed(), wf.data.Loader((x, y), size), epochs=1, steps_per_epoch=whole, show=False)
+    if size == 1:
+        with pytest.raises(ShapeError, match=pattern):
+            wf.train.fit(normed(*kind), wf.data.Loader((x, y), size, drop_last=True), epochs=1, show=False)
+    else:
+        wf.train.fit(normed(*kind), wf.data.Loader((x, y), size, drop_last=True), epochs=1, show=False)
+        wf.train.fit(normed(*kind), wf.data.Loader((x, y), size), epochs=1, steps_per_epoch=whole, show=False)
     wf.train.fit(net(), x, y, epochs=1, batch_size=size, show=False)  # a model without batch norm
 
 

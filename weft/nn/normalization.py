@@ -85,7 +85,8 @@ def batch_norm(
         return to_storage_dtype(_affine(centred * scale.reshape(shape), weight, bias, shape), x)
     count = x.size // x.shape[1] if x.shape[1] else 0
     if count < 2:
-        raise ShapeError(f"batch_norm: x {x.shape} has {count} value per channel; the variance needs two or more")
+        fix = "" if training and running_mean is not None else ": give batches of more samples, or track_running_stats=True"
+        raise ShapeError(f"batch_norm: x {x.shape} has {count} value per channel; the variance needs two or more{fix}")
     axes = (0, *range(2, x.ndim))
     mean = wide.mean(axis=axes)
     centred = wide - mean.reshape(shape)

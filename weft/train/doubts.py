@@ -17,7 +17,7 @@ from weft.nn.embedding import Embedding
 from weft.nn.module import Module
 from weft.nn.module_tree import CALL_HOOK
 from weft.nn.normalization import BatchNorm2d
-from weft.train.batches import Arrays, Feed, split_weights
+from weft.train.batches import Arrays, Feed, count_rows, split_weights
 from weft.train.inputs import call_model
 from weft.train.metrics import evaluation_mode
 from weft.train.objective import Objective, find
@@ -43,7 +43,7 @@ def warn_unscaled(model: Module, feed: Feed, function: str = "fit") -> None:
 
     before, CALL_HOOK.watch_call = CALL_HOOK.watch_call, watch
     try:
-        run_in_evaluation(model, feed.batch(np.arange(1))[0])
+        run_in_evaluation(model, take_samples(feed))
     except Exception:
         return  # the first step raises it
     finally:
@@ -54,6 +54,11 @@ def warn_unscaled(model: Module, feed: Feed, function: str = "fit") -> None:
             f"{function}: {name} holds uint8 numbers up to {most}, and {found[0]!r} gets them as they are: training is "
             f"slow or fails unless they are scaled, {name}.astype('float32') / 255"
         )
+
+
+def take_samples(feed: Arrays) -> Any:
+    """Return the inputs of two samples, or of one twice: batch norm without running statistics takes no single one."""
+    return feed.batch(np.array([0, min(1, count_rows(feed.x) - 1)]))[0]
 
 
 def run_in_evaluation(model: Module, sample: Any) -> Any:
@@ -95,9 +100,9 @@ def check_loss(
             f"{function}: {target} holds numbers down to {least:.3g}, but {name} takes labels or probabilities: for a regression "
             "give loss=wf.losses.mse"
         )
-    if y is not None and loss is cross_entropy and y.ndim == 2 and y.shape[1] == 1:
-        out = find(run_in_evaluation(model, feed.batch(np.arange(1))[0]), path)
-        if getattr(out, "shape", ()) == (1, 1):
+    if isinstance(feed, Arrays) and y is not None and loss is cross_entropy and y.shape[1:] == (1,):
+        out = find(run_in_evaluation(model, take_samples(feed)), path)
+        if getattr(out, "shape", ())[1:] == (1,):
             raise ValueError(
                 f"{function}: the model gives one number a sample, and {target} {y.shape} has one column; with one class every "
                 "cross_entropy is 0. For a regression give loss=wf.losses.mse, for one logit "

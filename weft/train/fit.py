@@ -20,6 +20,7 @@ from weft.data.row_files import ON_DISK
 from weft.dtypes.api import is_integer
 from weft.errors import DataError, ShapeError
 from weft.functions.creation.fill import asarray
+from weft.functions.shape.axes import concat
 from weft.functions.support.arguments import integer_from
 from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
@@ -47,7 +48,7 @@ from weft.train.batches import (
     split_weights,
 )
 from weft.train.checkpoint import lock_checkpoint
-from weft.train.doubts import check_losses, run_in_evaluation, warn_unscaled
+from weft.train.doubts import check_losses, run_in_evaluation, take_samples, warn_unscaled
 from weft.train.history import History, State, sort_callbacks
 from weft.train.inputs import call_model, check_inputs, split_inputs
 from weft.train.loader_shards import DividedLoader, divide_loaders
@@ -460,7 +461,7 @@ def prepare_model(
         return
     targets = [(path, find(split_weights(feed.y)[0], path)) for path in objective.paths_of(cross_entropy)]
     if any(y.ndim == 1 for _, y in targets):
-        out = run_in_evaluation(model, feed.batch(np.arange(1))[0])
+        out = run_in_evaluation(model, take_samples(feed))
         objective.check_outputs(out)
         for path, y in targets:
             if y.ndim == 1:
@@ -469,7 +470,7 @@ def prepare_model(
                     if isinstance(part, Arrays):
                         part.check_targets(check)
     elif has_unknown_widths(model):
-        run_in_evaluation(model, feed.batch(np.arange(1))[0])
+        run_in_evaluation(model, take_samples(feed))
 
 
 def _check_labels(path: tuple[Any, ...], classes: int, y: Any) -> None:
@@ -487,7 +488,7 @@ def _try_single_row(model: Module, feed: Feed, shards: int) -> None:
     suspects = [n for n in batches if n is not None and (n == 1 or shards > 1 and n < 2 * shards)]
     if not suspects:
         return
-    sample = feed.batch(np.arange(1))[0] if isinstance(feed, Arrays) else _peek(feed)
+    sample = take_samples(feed) if isinstance(feed, Arrays) else _peek(feed)
     for rows in suspects:
         _try_row(model, map_members(lambda a: a[:1], sample), rows, shards, feed.samples)
 
@@ -517,9 +518,10 @@ def _try_row(model: Module, row: Any, rows: int, shards: int, samples: int | Non
 def _last_batch_size(feed: Feed) -> int | None:
     """Return how many rows the last batch of an epoch has, or None if that is not known."""
     source = feed.source if isinstance(feed, Stream) else feed
-    if not isinstance(source, Arrays | Loader) or getattr(source, "drop_last", False):
+    if not isinstance(source, Arrays | Loader):
         return None
-    if isinstance(feed, Stream) and feed.limit is not None and feed.limit < len(feed.source):
+    ends_earlier = isinstance(feed, Stream) and feed.limit is not None and feed.limit < len(feed.source)
+    if ends_earlier or getattr(source, "drop_last", False):
         return source.batch_size
     return (source.samples - 1) % source.batch_size + 1
 
@@ -541,7 +543,7 @@ def _make_batch_check(model: Module, objective: Objective, function: str) -> Cal
             labels = find(split_weights(y)[0], path)
             if labels.ndim == 1 and is_integer(labels.dtype):
                 if result is None:
-                    result = run_in_evaluation(model, map_members(lambda a: a[:1], x))
+                    result = run_in_evaluation(model, map_members(lambda a: a[:2] if len(a) > 1 else concat([a, a]), x))
                     objective.check_outputs(result)
                 check_labels(labels.numpy(), _width(find(result, path), function))
 
@@ -558,14 +560,14 @@ def _width(out: Array, function: str = "fit") -> int:
 
 
 def _peek(feed: Any) -> Any:
-    """Return one sample of the first batch."""
+    """Return the first two samples of the first batch: batch norm without running statistics takes no single one."""
     if getattr(feed, "generator", None) is not None:
         raise ValueError(
             "fit: sizes of the model's layers depend on the first batch, and reading it would use it up: call the model on a "
             "batch first, or give a function that makes the generator"
         )
     for key in [feed.first_key()] if isinstance(feed, DividedLoader) else feed.epoch(1, 0, None):
-        return feed.batch(feed.part(key, 0, 1))[0]
+        return feed.batch(feed.part(key, 0, 2))[0]
     raise ShapeError("fit: the data give no batch")
 
 
