@@ -50,6 +50,25 @@ class Wide(wf.nn.Module):
 MESSAGES = {
     "two inputs": (lambda: fit(x=(X, X)), "Sequential.forward takes x, but x is a tuple of 2"),
     "inputs of two shapes": (lambda: fit(x=[X, X[:, :2]]), "fit: x is a list of 2 arrays of several shapes, but a list is one"),
+    "a list of inputs": (lambda: fit(x=[X, X]), "y has 16 (shape (16,)); a list is one array: several inputs are a tuple"),
+    **{
+        f"x {shape} and y swapped, {name}": (call, f"{name}: the model takes y (16, 8), but not x {shape}: x and y seem")
+        for name, shape, call in (
+            ("fit", "(16,)", lambda: fit(x=Y, y=X)), ("fit", "(16, 1)", lambda: fit(x=Y[:, None], y=X, loss="mse")),
+            ("evaluate", "(16,)", lambda: wf.train.evaluate(net(), Y, X)),
+            ("find_lr", "(16, 1)", lambda: wf.train.find_lr(net(), Y[:, None] * 0.1, X, loss="mse")),
+        )
+    },
+    **{
+        f"{name} as a text": (call, f"{name} must be True or False, not 'yes'")
+        for name, call in (
+            ("fit: shuffle", lambda: fit(shuffle="yes")), ("fit: resume", lambda: fit(resume="yes")),
+            ("fit: show", lambda: wf.train.fit(net(), X, Y, show="yes")),  # type: ignore[arg-type]
+            ("Loader: shuffle", lambda: wf.data.Loader((X, Y), shuffle="yes")),  # type: ignore[arg-type]
+            ("Loader: drop_last", lambda: wf.data.Loader((X, Y), drop_last="yes")),  # type: ignore[arg-type]
+        )
+    },
+    "bits of weights": (lambda: wf.nn.quantize_model(net(), 8), "quantize_model: weights is 8, but must be a format, such as"),
     "a dict": (lambda: fit(x={"a": X, "b": X}), "fit: Sequential.forward takes x, but x has no 'x'"),
     "a path": (lambda: fit(x="data.csv"), "fit: x is a path, 'data.csv': read the file first"),
     "two outputs": (lambda: fit(Net(lambda h: (h, h))), "fit: the model returns a tuple of 2; cross_entropy needs an array"),
@@ -221,3 +240,48 @@ def test_show_own_frames_is_a_switch() -> None:
         assert frames() > hidden
     finally:
         wf.errors.show_own_frames(False)
+
+
+def warnings_of(call: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [str(w.message) for w in caught]
+
+
+def test_a_loss_that_grows_or_does_not_fall() -> None:
+    def run(x: Any, lr: float, epochs: int = 4) -> list[str]:
+        wf.random.seed(0)
+        model = wf.nn.Sequential(wf.nn.Linear(8, 1))
+        optimizer = wf.optim.SGD(lr=lr)
+        return warnings_of(lambda: wf.train.fit(
+            model, x, x[:, :1] * 0.5, epochs=epochs, batch_size=16, loss="mse", optimizer=optimizer, show=False,
+        ))
+
+    finite, infinite = run(X, 10.0), run(X, 1e9, 9)
+    assert len(finite) == len(infinite) == 1
+    assert re.match(r"fit: the loss rose from \S+ at the first step to \S+: lr=10 may be too large; wf.train.find_lr", finite[0])
+    assert re.match(r"fit: the loss is not finite.*; the loss rose from \S+ at .*: lr=1e\+09 may be too large", infinite[0])
+    assert not run(X, 0.01) and not run(X * 16, 1e-4, 30) and not run(X, 0.0), "scaled, or the loss falls"
+    (still,) = run(np.full_like(X, 255), 0.0)
+    assert still.startswith("fit: the loss has not fallen, and x holds numbers up to 255, but networks train on numbers near 1")
+
+
+@pytest.mark.parametrize("name, owner", [
+    ("w.pt", "PyTorch"), ("w.PTH", "PyTorch"), ("w.h5", "Keras"), ("w.keras", "Keras"), ("w.pkl", "pickle"), ("w.npy", "NumPy"),
+    ("w.onnx", "ONNX"), ("w.safetensors", ""), ("w.npz", ""), ("w", ""), ("w.ckpt", ""),
+])
+def test_the_name_of_another_format(name: str, owner: str, tmp_path: Any) -> None:
+    found = warnings_of(lambda: net().save(tmp_path / name))
+    text = f"save: {name!r} gets the safetensors format, not that of {owner}"
+    assert [w.partition(": name it 'w.safetensors'")[0] for w in found] == [text] * bool(owner)
+    net().load(tmp_path / name)
+
+
+def test_the_arguments_of_save_onnx(tmp_path: Any) -> None:
+    pytest.importorskip("onnx")
+    with pytest.raises(TypeError, match=r"save_onnx: sample is a path: the order is save_onnx\(model, sample, path\)"):
+        wf.io.save_onnx(net(), tmp_path / "net.onnx", X)
+    script = "import weft as wf; wf.io.save_onnx(wf.nn.Linear(2, 3), 'net.onnx')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert "it takes model, sample, path, dtype; sample is an input of the model, or its shape" in done.stderr, done

@@ -18,7 +18,7 @@ from weft.data.row_files import RowFiles
 from weft.dtypes.api import as_dtype, is_float, is_real
 from weft.errors import DataError, DTypeError, ShapeError, short
 from weft.functions.creation.fill import asarray
-from weft.functions.support.arguments import integer_from
+from weft.functions.support.arguments import flag, integer_from
 from weft.process.keyword_checks import KeywordCheck
 
 
@@ -94,6 +94,7 @@ class Loader(KeywordCheck):
             raise TypeError("Loader: batch_size must be an int, not an array; pass several arrays as a tuple, Loader((x, y), 32)")
         batch_size, workers = integer_from(1, batch_size, "Loader", "batch_size"), integer_from(0, workers, "Loader", "workers")
         prefetch, seed = integer_from(1, prefetch, "Loader", "prefetch"), integer_from(0, seed, "Loader", "seed")
+        shuffle, drop_last = flag(shuffle, "Loader", "shuffle"), flag(drop_last, "Loader", "drop_last")
         self.dtype = None if dtype is None else as_dtype(dtype)
         if self.dtype is not None and not is_float(self.dtype):
             raise DTypeError(f"Loader: dtype must be a float dtype, not {dtype!r}")

@@ -17,6 +17,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -55,6 +56,13 @@ META, HEADER, TENSOR, FORMAT, STORED, DICTS, TEXT = (
     "__metadata__", "weft.sha256", "sha256:", "weft.dtype:", "weft.quantized:", "weft.dicts", "weft.text:",
 )
 BLANK = "0" * 64
+_OTHER_FORMATS = {  # suffix: whose format it promises, and how to write or read such files
+    **dict.fromkeys((".pt", ".pth"), ("PyTorch", ", which safetensors.torch.load_file reads")),
+    **dict.fromkeys((".h5", ".hdf5", ".keras"), ("Keras", "")),
+    **dict.fromkeys((".pkl", ".pickle"), ("pickle", "")),
+    ".npy": ("NumPy", "; wf.save(path, array) writes .npy"),
+    ".onnx": ("ONNX", "; wf.io.save_onnx(model, sample, path) writes ONNX files"),
+}
 _REPAIR = ". Copy, download or save it again"
 _FROM_TORCH = "in PyTorch, safetensors.torch.save_file(model.state_dict(), path) writes a file that weft reads"
 _AS_NPZ = "numpy.savez(path, **arrays) writes a .npz that weft reads"
@@ -319,6 +327,7 @@ def save(path: str | os.PathLike, arrays: Any, dtype: Any = None) -> None:
         raise DTypeError(f"save: dtype must be a float dtype such as 'float16', not {dtype!r}")
     _check_path("save", path, "wf.io.save(path, arrays)")
     place = target(path, "save")  # raises before the arrays are computed
+    _warn_of_suffix(place)
     if not isinstance(arrays, ModuleTree | Mapping) and not is_optimizer(arrays):
         raise DTypeError(
             f"save: arrays must be a Module, an optimizer or a dict of name -> array, not a {type(arrays).__name__}"
@@ -336,6 +345,14 @@ def save(path: str | os.PathLike, arrays: Any, dtype: Any = None) -> None:
         kind = type(next(iter(tree.texts.values()))).__name__
         raise DataError(f"save: {os.fspath(path)}: .npz holds arrays only, and not the texts of {kind}: write .safetensors")
     write_atomically(path, _pack_npz(content) if place.suffix == ".npz" else pack(content, tree.forms, tree.dicts, texts))
+
+
+def _warn_of_suffix(place: Path) -> None:
+    """Warn if a file's name promises another format than the one that is written."""
+    owner, fix = _OTHER_FORMATS.get(place.suffix.lower(), ("", ""))
+    if owner:
+        name = f"{place.stem}.safetensors"
+        warn(f"save: {place.name!r} gets the safetensors format, not that of {owner}: name it {name!r}{fix}")
 
 
 def _check_path(function: str, path: Any, order: str) -> None:

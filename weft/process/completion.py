@@ -65,14 +65,19 @@ def _complete_keyword(found: re.Match[str], trace: TracebackType) -> str:
     return found["text"] + keyword_advice(found["keyword"], accepted)
 
 
+_ARGUMENT_HINTS = {
+    "transpose": "; wf.swapaxes(x, 0, 1) exchanges two axes",
+    "save_onnx": "; sample is an input of the model, or its shape as (None, 3, 32, 32)",
+}
+
+
 def _complete_arguments(found: re.Match[str], trace: TracebackType) -> str:
     """Complete a message about too many arguments by position, or too few."""
     function = _find_function(trace, found["name"])
     if function is None:
         return found[0]
     names = join_names([name for name in inspect.signature(function).parameters if name not in ("self", "library")])
-    hint = "; wf.swapaxes(x, 0, 1) exchanges two axes" if found["name"] == "transpose" else ""
-    return f"{found[0]}; it takes {names or 'none'}{hint}"
+    return f"{found[0]}; it takes {names or 'none'}{_ARGUMENT_HINTS.get(found['name'], '')}"
 
 
 _PROPERTIES = {"size": "x.size is the number of elements, x.shape[0] an extent", "shape": "x.shape, x.shape[0]"}

@@ -267,6 +267,7 @@ def check_samples(x: Any, y: Any, function: str = "fit", weights: Any = None) ->
     def read(name: str, a: Any) -> Any:
         return read_array(name, a, function)
 
+    is_list = isinstance(x, list) and any(hasattr(part, "shape") for part in x)
     x, y = read_members(read, "x", x), read_members(read, "y", y)
     if weights is not None:
         y = Weighted(y, read_members(read, "sample_weights", weights))
@@ -278,7 +279,8 @@ def check_samples(x: Any, y: Any, function: str = "fit", weights: Any = None) ->
     for name, a in others:
         if not a.ndim or len(samples) != len(a):
             count = f"{len(a)} (shape {a.shape})" if a.ndim else "no dimensions"
-            raise ShapeError(f"{function}: {first} has {len(samples)} samples (shape {samples.shape}), {name} has {count}")
+            fix = f"; a list is one array: several inputs are a tuple, tuple({first})" if is_list else ""
+            raise ShapeError(f"{function}: {first} has {len(samples)} samples (shape {samples.shape}), {name} has {count}{fix}")
     for name, a in ((first, samples), *others):
         check_numbers(name, a, function)
     return x, y

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 
 from weft.data.members import name_members
 from weft.data.row_files import ON_DISK
-from weft.errors import warn
+from weft.errors import ShapeError, warn
+from weft.functions.creation.fill import asarray
 from weft.losses import binary_cross_entropy_with_logits, cross_entropy
 from weft.nn.activations import Sigmoid, Softmax, sigmoid, softmax
 from weft.nn.containers import Lambda, Sequential
@@ -22,6 +24,7 @@ from weft.train.inputs import call_model
 from weft.train.metrics import evaluation_mode
 from weft.train.objective import Objective, find
 
+MOST_SCALED = 15.0  # the largest magnitude of inputs that count as scaled
 _PROBABILITIES = (Softmax, Sigmoid, softmax, sigmoid)  # layers and functions whose results are probabilities
 
 
@@ -30,7 +33,7 @@ def warn_unscaled(model: Module, feed: Feed, function: str = "fit") -> None:
     if not isinstance(feed, Arrays):
         return
     pixels = [(name, a[:32].max()) for name, a in name_members(feed.x, "x") if a.dtype == np.uint8 and a.ndim > 1]
-    pixels = [(name, most) for name, most in pixels if most >= 16]
+    pixels = [(name, most) for name, most in pixels if most > MOST_SCALED]
     if not pixels:
         return
     found: list[Module] = []
@@ -54,6 +57,44 @@ def warn_unscaled(model: Module, feed: Feed, function: str = "fit") -> None:
             f"{function}: {name} holds uint8 numbers up to {most}, and {found[0]!r} gets them as they are: training is "
             f"slow or fails unless they are scaled, {name}.astype('float32') / 255"
         )
+
+
+def explain_loss(first: float, last: float, is_finite: bool, rate: float, feed: Feed) -> str:
+    """Return why a loss may have grown, or not fallen: the rate is too large, or inputs are not scaled. "" if neither shows.
+
+    first, last : the losses of the first step and of the last epoch. is_finite : whether the run did not end by another loss
+    """
+    if first > 0 and last > first * (100 if is_finite else 10):
+        rose = f"the loss rose from {first:.4g} at the first step to {last:.4g}"
+        return f"{rose}: lr={rate:.4g} may be too large; wf.train.find_lr(model, x, y) finds a rate"
+    if is_finite and last < 0.95 * first or not isinstance(feed, Arrays):
+        return ""
+    for name, a in name_members(feed.x, "x"):
+        most = float(np.abs(a[:32]).max()) if a.dtype.kind == "f" else 0.0
+        if MOST_SCALED < most < np.inf:
+            fell = "the loss has not fallen, and " if is_finite else ""
+            return f"{fell}{name} holds numbers up to {most:.4g}, but networks train on numbers near 1: scale it first"
+    return ""
+
+
+def check_order(model: Module, feed: Feed, function: str) -> None:
+    """Raise ShapeError if the model takes the targets and not the inputs, which are fewer numbers a sample: they are swapped."""
+    if not isinstance(feed, Arrays):
+        return
+    x, y = feed.x, split_weights(feed.y)[0]
+    if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or math.prod(x.shape[1:]) >= math.prod(y.shape[1:]):
+        return
+    for given in (x, y):
+        try:
+            run_in_evaluation(model, asarray(given[:2].astype(np.float32) if given.dtype == np.float64 else given[:2]))
+        except Exception:
+            continue
+        if given is y:
+            raise ShapeError(
+                f"{function}: the model takes y {y.shape}, but not x {x.shape}: x and y seem to be swapped. The order is "
+                f"{function}(model, x, y), inputs before targets"
+            )
+        return
 
 
 def take_samples(feed: Arrays) -> Any:

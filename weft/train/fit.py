@@ -21,7 +21,7 @@ from weft.dtypes.api import is_integer
 from weft.errors import DataError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.shape.axes import concat
-from weft.functions.support.arguments import integer_from
+from weft.functions.support.arguments import flag, integer_from
 from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
 from weft.nn.size_arguments import has_unknown_widths
@@ -48,7 +48,7 @@ from weft.train.batches import (
     split_weights,
 )
 from weft.train.checkpoint import lock_checkpoint
-from weft.train.doubts import check_losses, run_in_evaluation, take_samples, warn_unscaled
+from weft.train.doubts import check_losses, check_order, run_in_evaluation, take_samples, warn_unscaled
 from weft.train.history import History, State, sort_callbacks
 from weft.train.inputs import call_model, check_inputs, split_inputs
 from weft.train.loader_shards import DividedLoader, divide_loaders
@@ -168,6 +168,8 @@ def fit(
     """
     check_arguments(model, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
     objective = make_objective(loss, loss_weights)
+    shuffle, show = flag(shuffle, "fit", "shuffle"), flag(show, "fit", "show")
+    resume = None if resume is None else flag(resume, "fit", "resume")
     if not model.parameters() and any(True for _ in model.named_parameters()):
         raise ValueError("fit: every parameter of the model is frozen: model.unfreeze() trains them again")
     ranks = join_ranks(shards, takes_turns=sharded == "gradients")
@@ -447,6 +449,7 @@ def prepare_model(
     model: Module, feed: Feed, validation_feed: Feed | None, objective: Objective, function: str = "fit",
 ) -> None:
     """Create parameters whose sizes depend on a batch, and check inputs, targets and labels, before training."""
+    check_order(model, feed, function)
     for part in (feed, validation_feed):
         if isinstance(part, Stream):
             part.check = _make_batch_check(model, objective, function)

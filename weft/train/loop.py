@@ -6,13 +6,13 @@ Ctrl-C ends the run after the current step, the second one immediately.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from weft.train import checkpoint
 from weft.train.batches import Arrays, Feed
 from weft.train.callbacks import AverageWeights, BestWeights
 from weft.train.diagnose import find
+from weft.train.doubts import explain_loss
 from weft.train.history import Epoch, Hooks, State, sort_callbacks
 from weft.train.metrics import Validation
 from weft.train.progress import progress
@@ -57,6 +58,7 @@ class Run:
         self.began: dict[str, Any] | None = None  # the feed's state at the start of the current epoch; None between epochs
         self.lr = optimizer.lr  # the initial rate
         self.runner = UpdateRunner(stepper, feed, bool(hooks.batch))
+        self.first_loss = math.nan  # of the first step of this call
         self.has_warned = False  # whether the user has been warned of gradients that overflow in float16
         self.callback_states: list[dict[str, Any]] | None = None  # states of the callbacks in the checkpoint
         self.before: Snapshot | None = None  # state before the checkpoint was loaded, until the callbacks have loaded theirs
@@ -141,11 +143,21 @@ class Run:
         history.stopped = "Ctrl-C" if history.interrupted else state.stopped
         if (history.interrupted or history.non_finite is not None) and self.keeper.best is not None:
             self.keeper.restore(self.model)
-        if history.non_finite is not None and self.ranks.is_first:
-            warn(f"fit: {history.non_finite}")
+        if self.ranks.is_first:
+            self._warn_of_loss()
         if finished:
             for end in self.hooks.end:
                 end(state)
+
+    def _warn_of_loss(self) -> None:
+        """Warn if the loss is not finite, or has grown, or has not fallen for inputs that are not scaled."""
+        history, found = self.state.history, self.state.history.non_finite
+        last = self._running_means().get("loss", history.loss[-1] if history.epochs else self.first_loss)
+        cause = explain_loss(self.first_loss, last, found is None, float(self.optimizer.lr), self.feed)
+        if found is not None:
+            warn(f"fit: {found}; {cause}" if cause and found.where != "data" else f"fit: {found}")
+        elif cause and not history.interrupted:
+            warn(f"fit: {cause}")
 
     def _begin(self) -> None:
         """Call ``on_begin`` of the callbacks and load their states. If that fails, restore the state before ``resume``."""
@@ -202,7 +214,9 @@ class Run:
             state.step += len(block)
             for rows, values in results:
                 state.loss = values[0]
-                if not isfinite(values[0]):
+                if math.isnan(self.first_loss):
+                    self.first_loss = values[0]
+                if not math.isfinite(values[0]):
                     return self._end_non_finite("loss")
                 for k, value in enumerate(values):
                     totals[k] += value * rows

@@ -81,6 +81,8 @@ def save_onnx(model: Callable[..., Any], sample: Any, path: str | os.PathLike, *
     need_function("save_onnx: model", model, fix)
     if isinstance(model, type):
         raise TypeError(f"save_onnx: model is the class {model.__name__}, but must be a function: make an instance, or {fix}")
+    if isinstance(sample, str | os.PathLike):
+        raise TypeError("save_onnx: sample is a path: the order is save_onnx(model, sample, path)")
     place = target(path, "save_onnx")
     named, specs = _split_sample(model, sample)
     form = as_dtype(dtype)

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.dtypes.block_formats import BlockFormat, block_format
 from weft.dtypes.formats import INT8, Format
-from weft.errors import warn
+from weft.errors import DTypeError, warn
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import absolute
 from weft.functions.statistics.samples import percentile as percentile_of
@@ -125,6 +125,8 @@ def _weight_formats(weights: Any, block: int | None) -> Any:
         if block is not None:
             raise ValueError(f"quantize_model: {weights} has its own blocks: leave out block=")
         return lambda extent: weights
+    if isinstance(weights, int):
+        raise DTypeError(f"quantize_model: weights is {weights}, but must be a format, such as 'int8' or 'int4'")
     name = weights if isinstance(weights, str) else getattr(weights, "name", None)
     given = 128 if block is None and name == "int4" else block
     block_format(weights, given)  # raises if the format does not exist
