@@ -236,3 +236,25 @@ ERRORS = [
 def test_errors(call: object, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         call(draw((3, 4), "float32"))
+
+
+def test_elements_of_bools_take_arrays_of_one_element(rng: np.random.Generator) -> None:
+    for _ in range(30):
+        shape = [(), (1,), (1, 1), (2,), (0,)][rng.integers(5)]
+        value = rng.integers(-1, 2, shape).astype(str(rng.choice(["bool", "int8", "float32"])))
+        dtype, index = str(rng.choice(["bool", "int32"])), int(rng.integers(-3, 3))
+
+        def write(x: Any, value: Any, index: int = index) -> Any:
+            x[index] = value
+            return x
+
+        given = (value, wf.array(value))
+        try:
+            want = write(np.zeros(3, dtype), value).tolist()
+        except ValueError:
+            for one in given:
+                with pytest.raises(ValueError, match="an element is set with one number, not with an array of shape"):
+                    write(wf.zeros(3, dtype=dtype), one)
+        else:
+            assert [write(wf.zeros(3, dtype=dtype), one).tolist() for one in given] == [want, want]
+            assert wf.jit(write)(wf.zeros(3, dtype=dtype), wf.array(value)).tolist() == want

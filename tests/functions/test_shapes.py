@@ -148,6 +148,20 @@ def test_joining(name: str, shapes: list, kwargs: dict) -> None:
     check(found, want, dtype=np.dtype(np.float32) if want.dtype == np.float64 else want.dtype)
 
 
+def test_numbers_joined_with_flattened_arrays(rng: np.random.Generator) -> None:
+    """Python numbers take the dtype of the arrays if there is no axis, as in NumPy, and have one of their own along an axis."""
+    for _ in range(40):
+        parts: list = [draw((2, 3)[: rng.integers(3)], str(d)) for d in rng.choice(["int8", "uint16", "int64", "float32"], 2)]
+        parts.insert(int(rng.integers(3)), int(rng.integers(100)))
+        want = np.concatenate(parts, axis=None)
+        ours = [wf.array(p) if isinstance(p, np.ndarray) else p for p in parts]
+        check(wf.concat(ours, axis=None), want, dtype=np.dtype(np.float32) if want.dtype == np.float64 else want.dtype)
+        check(wf.jit(lambda *p: wf.concat(p, axis=None))(*ours), wf.concat(ours, axis=None).numpy())
+    assert wf.hstack([wf.ones(1, dtype="int8"), 2]).dtype == np.hstack([np.ones(1, "int8"), 2]).dtype == np.int64
+    with pytest.raises(OverflowError, match="concat: arrays.1.: the Python integer 300 is out of bounds for int8"):
+        wf.concat([wf.ones(1, dtype="int8"), 300], axis=None)
+
+
 def test_joining_out_and_dtype() -> None:
     x = draw((2, 3), "float32")
     out = wf.zeros((4, 3), dtype=wf.float64)

@@ -41,7 +41,7 @@ class Lenient(Exception):
 
 
 def refuses_truth_of_sequence(error: Exception | None) -> bool:
-    """Return whether weft refuses to write a sequence to a bool, whose truth NumPy takes, as for no other dtype."""
+    """Return whether weft refuses to write a list to a bool, whose truth NumPy takes, as for no other dtype."""
     return isinstance(error, ValueError) and "an element is set with one number" in str(error)
 
 

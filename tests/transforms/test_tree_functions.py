@@ -76,3 +76,18 @@ def test_reals_beside_complex_numbers() -> None:
     vector, unravel = wf.tree.ravel([wf.array([1j]), 1.0])
     a, b = unravel(vector)
     assert a.tolist() == [1j] and float(b) == 1
+
+
+@pytest.mark.parametrize("transform", [wf.jit, wf.grad, wf.vmap])
+@pytest.mark.parametrize("kind", ["list", "dict", "deep"])
+def test_trees_without_an_end_are_refused(transform: Any, kind: str) -> None:
+    tree: Any = {"a": wf.ones(2)} if kind == "dict" else [wf.ones(2)]
+    if kind == "dict":
+        tree["b"] = tree
+    else:
+        tree.append(tree)
+    if kind == "deep":
+        for _ in range(5000):
+            tree = [tree]
+    with pytest.raises(ValueError, match="contains itself, or is nested too deeply"):
+        transform(lambda x: x)(tree)

@@ -430,7 +430,7 @@ class Array(NumpyMethods):
     def _write(self, index: Any, selection: Selection | None, value: Any) -> None:
         if selection is not None:
             if selection.is_element:
-                indexing.check_element_value(value)
+                value = indexing.read_element_value(value, self)
             if type(value) is ndarray and value._base is self.cell and value._path == self._path_from_cell(selection.path):
                 return  # a[i] += b: __iadd__ has written the view, which Python now assigns to itself
             if CONTEXT.trace is None and indexing.write_part(self, index, value):

@@ -346,11 +346,17 @@ def check_pending_indices(indices: Sequence[Node]) -> None:
             materialise(pending)
 
 
-def check_element_value(value: Any) -> None:
-    """Raise an error if a value with dimensions is assigned to an element."""
+def read_element_value(value: Any, array: Any) -> Any:
+    """Return the value that is assigned to an element of ``array``. Raise ValueError if it has dimensions.
+
+    As in NumPy, an element of a bool array takes an array of one element.
+    """
     if isinstance(value, list | tuple) or getattr(value, "shape", None):
+        if hasattr(value, "shape") and prod(value.shape) == 1 and array.dtype == np.bool_:
+            return value.reshape(())
         description = f"a {type(value).__name__}" if isinstance(value, list | tuple) else f"an array of shape {value.shape}"
         raise ValueError(f"an element is set with one number, not with {description}; array[index, ...] = value takes it")
+    return value
 
 
 def scatter_selection(node: Node, selection: Selection, value: Node, mode: str = "set") -> Node:

@@ -194,7 +194,10 @@ def flatten(
     namespace = _CALLS if ordered else "weft"
     is_leaf = None if modules else is_module if not existing else lambda x: id(x) in existing or is_module(x)
     while True:
-        leaves, structure = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=namespace)
+        try:
+            leaves, structure = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=namespace)
+        except RecursionError:
+            raise ValueError("a list, tuple or dict in arguments or results contains itself, or is nested too deeply") from None
         fresh = {type(x) for x in leaves if id(x) not in existing} - _LEAVES if existing else set(map(type, leaves)) - _LEAVES
         unknown = [cls for cls in fresh if dataclasses.is_dataclass(cls) and cls not in _MODULES]
         if not unknown:

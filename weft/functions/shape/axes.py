@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, ndarray, wrap, wrap_array, wrap_like
-from weft.array.convert import array_operands, exact_operands, iterate_items, number_node, numpy_node
+from weft.array.convert import array_operands, exact_operands, iterate_items, number_node, numpy_node, promote_operands
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import INT64
 from weft.dtypes.parse import parse_dtype, to_tuple
@@ -453,7 +453,11 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
 MAX_PARTS = 1 << 20  # more parts than this and than elements are refused: most of them would be empty
 
 
-def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_kind", out: Any = None) -> tuple[Node, ...]:
+def _nodes(
+    arrays: Any, function: str, dtype: Any = None, casting: str = "same_kind", out: Any = None, numbers_are_weak: bool = False,
+) -> tuple[Node, ...]:
+    """Return the arrays as nodes of one dtype. numbers_are_weak : whether Python numbers take the dtype of the arrays"""
+    promote = promote_operands if numbers_are_weak else array_operands
     if out is not None:
         if dtype is not None:
             raise TypeError(f"{function}: out has a dtype of its own; give out or dtype, not both")
@@ -465,9 +469,9 @@ def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_k
     if len(arrays) == 0:
         raise ShapeError(f"{function}: there is nothing to join; give at least one array")
     if dtype is None and casting == "same_kind":
-        return array_operands(*arrays)
+        return promote(*arrays)
     operands = [x if arguments.is_number(x) or type(x) is complex else node(x, function, "arrays") for x in arrays]
-    form = array_operands(*operands)[0].dtype if dtype is None else parse_dtype(dtype)
+    form = promote(*operands)[0].dtype if dtype is None else parse_dtype(dtype)
     return tuple([
         arguments.cast_by(casting, n, form, function, f"arrays[{k}]") if isinstance(n, Node) else cast(node(n, function), form)
         for k, n in enumerate(operands)
@@ -490,7 +494,7 @@ def concat(
     arrays : sequence of arrays
         With equal extents along the other axes; dtypes are promoted.
     axis : int, optional
-        None: flatten the arrays first.
+        None: flatten the arrays first; Python numbers among them take the dtype of the arrays.
     dtype : dtype, optional
         The dtype of the result.
     casting : str
@@ -514,7 +518,7 @@ def concat(
     """
     if out is None and dtype is None and (result := _join(np.concatenate, arrays, axis)) is not None:
         return result
-    nodes = _nodes(arrays, "concat", dtype, casting, out)
+    nodes = _nodes(arrays, "concat", dtype, casting, out, numbers_are_weak=axis is None)
     if axis is None:
         nodes, axis = tuple(reshape_node(n, (n.size,)) for n in nodes), 0
     axis = arguments.axis_index(axis, len(nodes[0].shape), "concat")
