@@ -360,6 +360,11 @@ def tree_leaves(tree: Any) -> list[Any]:
     -------
     list
 
+    Raises
+    ------
+    ValueError
+        A list, tuple or dict contains itself, or is nested too deeply.
+
     Examples
     --------
     >>> import weft as wf

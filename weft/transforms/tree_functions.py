@@ -34,6 +34,11 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
     -------
     (leaves, structure) : a list, and what :func:`unflatten` needs. Structures of equal trees are equal
 
+    Raises
+    ------
+    ValueError
+        A list, tuple or dict contains itself, or is nested too deeply.
+
     Examples
     --------
     >>> import weft as wf
