@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import weft as wf
 from weft.data import load_digits, load_mnist
 from weft.data.sets import read_idx
 from weft.errors import DataError
@@ -108,3 +109,19 @@ def test_members_of_any_sizes_are_unpacked(tmp_path) -> None:
         packed = b"".join(gzip.compress(content[a:b], 1) for a, b in ends) + bytes(rng.integers(0, 100))
         (tmp_path / "x").write_bytes(packed)
         assert read_idx(tmp_path / "x").tobytes() == data
+
+
+def test_validation_by_batches_has_an_accuracy(rng: np.random.Generator) -> None:
+    """The accuracy is that of arrays, unless there are metrics, or targets are no labels."""
+    x, labels = rng.normal(size=(40, 3)).astype("float32"), rng.integers(0, 3, 40)
+    net, size, weights = wf.nn.Linear(3, 3), int(rng.integers(1, 41)), rng.random(40)
+    one, two = (wf.train.evaluate(net, *data) for data in ((x, labels), (wf.data.Loader((x, labels), size),)))
+    assert one.keys() == two.keys() == {"loss", "accuracy"} and all(np.isclose(one[k], two[k], rtol=1e-5) for k in one)
+    assert np.isclose(wf.train.evaluate(net, wf.data.Loader((x, labels, weights), size))["accuracy"], one["accuracy"])
+    options = dict(epochs=1, show=False)
+    history = wf.train.fit(net, x, labels, validation=wf.data.Loader((x, labels), size), **options)
+    assert np.isclose(history["val_accuracy"][0], wf.train.accuracy(net, x, labels))
+    history = wf.train.fit(net, x, labels, validation=wf.data.Loader((x, labels), size), metrics="top_5_accuracy", **options)
+    assert "val_accuracy" not in history.epochs[0].values() and history["val_top_5_accuracy"] == [1.0]
+    history = wf.train.fit(net, x, x, loss="mse", validation=wf.data.Loader((x, x), size), **options)
+    assert "val_accuracy" not in history.epochs[0].values()

@@ -59,6 +59,29 @@ def test_states_of_recurrent_layers_are_restored(rng: np.random.Generator) -> No
     assert net.arrays().keys() == names
 
 
+def test_sources_of_batches(rng: np.random.Generator) -> None:
+    """A Loader, its batches in a list and a function that makes them have one search, over several epochs."""
+    x, y = rng.normal(size=(30, 3)).astype("float32"), rng.integers(0, 2, 30)
+    net, size = wf.nn.Linear(3, 2), int(rng.integers(5, 20))
+    loader = wf.data.Loader((x, y), size)
+    batches = list(wf.data.Loader((x, y), size))
+    before = net.weight.numpy().copy()
+    searches = [wf.train.find_lr(net, source, steps=20) for source in (loader, batches, lambda: iter(batches))]
+    for found in searches:
+        np.testing.assert_array_equal(found.losses, searches[0].losses)
+        assert len(found.rates) == len(found.losses)
+    np.testing.assert_array_equal(net.weight.numpy(), before)
+    assert loader.epoch == 0 and len(searches[0].losses) > len(batches)
+    shuffled = [wf.train.find_lr(net, wf.data.Loader((x, y), size, shuffle=True, seed=3), steps=20).losses for _ in range(2)]
+    np.testing.assert_array_equal(*shuffled)
+    for given, text in (
+        (iter(batches), "find_lr: x is a generator, which is gone through once"), ((x, y), "find_lr: x and y are two arguments"),
+        (x, "find_lr: y is missing"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=text):
+            wf.train.find_lr(net, given)
+
+
 def test_refusals() -> None:
     net, x = wf.nn.Linear(3, 1), np.ones((4, 3), "float32")
     with pytest.raises(ValueError, match="least=1, most=0.1"):

@@ -301,8 +301,7 @@ def check_numbers(name: str, a: Any, function: str) -> None:
 def read_array(name: str, a: Any, function: str) -> Any:
     """Return samples or targets as a NumPy array; a memory-mapped one unchanged."""
     if isinstance(a, Loader):
-        takes_batches = {"fit": f"{function}(model, loader)", "evaluate": f"{function}(model, loader)"}
-        fix = takes_batches.get(function, "give arrays")
+        fix = f"{function}(model, loader)" if function in ("fit", "evaluate", "find_lr") else "give arrays"
         raise TypeError(f"{function}: {name} is a Loader, whose batches have inputs and targets: {fix}")
     if isinstance(a, str | os.PathLike):
         fix = "read the file first, such as np.load or np.loadtxt"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,10 +18,10 @@ from weft.losses import cross_entropy
 from weft.nn.module import Module
 from weft.optim import Adam, Optimizer
 from weft.process.docstrings import complete_module
-from weft.train.batches import Arrays, check_samples, count_rows, split_weights
+from weft.train.batches import Arrays, Feed, split_weights
 from weft.train.diagnose import find
 from weft.train.doubts import check_losses, warn_unscaled
-from weft.train.fit import cast_in_memory, casts_to_float32, check_arguments, prepare_model
+from weft.train.fit import check_arguments, open_feed, prepare_model
 from weft.train.objective import make_objective
 from weft.train.snapshot import Log, finite, restore_snapshot, take
 from weft.train.step import Stepper
@@ -47,7 +50,7 @@ class LearningRates:
 
 
 def find_lr(
-    model: Module, x: Any, y: Any, *, loss: Any = cross_entropy, loss_weights: Any = None, class_weights: Any = None,
+    model: Module, x: Any, y: Any = None, *, loss: Any = cross_entropy, loss_weights: Any = None, class_weights: Any = None,
     sample_weights: Any = None, optimizer: Optimizer | None = None, batch_size: int = 32, least: float = 1e-7,
     most: float = 10.0, steps: int = 100, seed: int = 0,
 ) -> LearningRates:
@@ -64,10 +67,11 @@ def find_lr(
     Parameters
     ----------
     model : Module
-    x, y : (N, ...) array and (N,) labels or (N, ...) targets, as ``loss`` takes them, or tuples and dicts of arrays
+    x, y : as for :func:`fit`: arrays, or ``x`` alone as a source of batches that can be read again
     loss, loss_weights, class_weights, sample_weights : as for :func:`fit`
     optimizer : a new one, without state; default Adam()
-    batch_size, steps, seed : int; batches are drawn in random order
+    batch_size, steps, seed : int; rows of arrays are drawn in random order, and a source is read from its start until there are
+        enough batches
     least, most : float, positive
 
     Returns
@@ -95,10 +99,10 @@ def find_lr(
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is not None:
         raise ValueError("find_lr: the optimizer has been used before; give a new one, whose state may be reset")
-    narrow = casts_to_float32(model)
-    x, y = cast_in_memory(check_samples(x, y, "find_lr", sample_weights), narrow)
-    feed = Arrays(x, y, None, min(batch_size, count_rows(x)), None, narrow)
-    objective = objective.with_class_weights(class_weights, split_weights(y)[0])
+    if isinstance(x, Iterator):
+        raise ValueError("find_lr: x is a generator, which is gone through once: give a function that makes a new one")
+    feed = open_feed(model, x, y, sample_weights, batch_size, "find_lr")
+    objective = objective.with_class_weights(class_weights, split_weights(feed.y)[0] if isinstance(feed, Arrays) else None)
     prepare_model(model, feed, None, objective, "find_lr")
     warn_unscaled(model, feed, "find_lr")
     check_losses(model, objective, feed, "find_lr")
@@ -115,28 +119,42 @@ def find_lr(
     return LearningRates(rates, losses, _find_steepest(rates, losses))
 
 
-def _run(stepper: Stepper, feed: Arrays, rates: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _run(stepper: Stepper, feed: Feed, rates: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rates that were tried, and their smoothed losses. Warn if the data or the model end the search, not a rate."""
-    rng, size = np.random.default_rng(seed), feed.batch_size
-    order = np.concatenate([rng.permutation(feed.samples) for _ in range(-(-len(rates) * size // feed.samples))])
     log = Log(stepper.model, stepper.optimizer, stepper, feed)
     mean = 0.0
     smooth: list[float] = []
-    for k, rate in enumerate(rates.tolist()):
-        rows = order[k * size : (k + 1) * size]
-        batch = feed.batch(rows)
-        log.blocks.append((((rows,),), rate, 1, k + 1))
-        value = stepper.advance([batch], rate)[0]
-        if not math.isfinite(value):
-            if not k or not all(finite(a.numpy()) for a in list_members(batch)):
-                warn(f"find_lr: {find(log, k + 1)}")
-            break
-        mean = SMOOTHING * mean + (1 - SMOOTHING) * value
-        now = mean / (1 - SMOOTHING ** (k + 1))
-        if not math.isfinite(now) or (smooth and now > DIVERGED * min(smooth)):
-            break
-        smooth.append(now)
+    with closing(_draw_keys(feed, seed)) as keys:
+        for k, (rate, key) in enumerate(zip(rates.tolist(), keys, strict=False)):
+            batch = feed.batch(key)
+            log.update_snapshot(False)
+            log.blocks.append((((key,),), rate, 1, k + 1))
+            value = stepper.advance([batch], rate)[0]
+            if not math.isfinite(value):
+                if not k or not all(finite(a.numpy()) for a in list_members(batch)):
+                    warn(f"find_lr: {find(log, k + 1)}")
+                break
+            mean = SMOOTHING * mean + (1 - SMOOTHING) * value
+            now = mean / (1 - SMOOTHING ** (k + 1))
+            if not math.isfinite(now) or (smooth and now > DIVERGED * min(smooth)):
+                break
+            smooth.append(now)
     return rates[: len(smooth)], np.array(smooth)
+
+
+def _draw_keys(feed: Feed, seed: int) -> Generator[Any, None, None]:
+    """Yield keys of batches without an end: rows of arrays in random order, or the epochs of a source."""
+    if not isinstance(feed, Arrays):
+        for number in count(1):
+            yield from feed.epoch(number, 0, None)
+        return
+    rng, size = np.random.default_rng(seed), min(feed.batch_size, feed.samples)
+    rows = np.empty(0, np.int64)
+    while True:
+        while len(rows) < size:
+            rows = np.append(rows, rng.permutation(feed.samples))
+        yield rows[:size]
+        rows = rows[size:]
 
 
 def _find_steepest(rates: np.ndarray, losses: np.ndarray) -> float | None:

@@ -309,7 +309,7 @@ def evaluate(
     Parameters
     ----------
     model : Module
-    x, y, loss, loss_weights, sample_weights, metrics : as for :func:`fit`; without metrics, labels in an array give "accuracy"
+    x, y, loss, loss_weights, sample_weights, metrics : as for :func:`fit`; without metrics, labels give "accuracy"
 
     Returns
     -------
@@ -327,16 +327,7 @@ def evaluate(
     """
     check_arguments(model, None, "evaluate")
     objective = make_objective(loss, loss_weights, "evaluate")
-    narrow = casts_to_float32(model)
-    feed: Feed
-    if y is None:
-        if isinstance(x, tuple):
-            raise TypeError("evaluate: x and y are two arguments, evaluate(model, x, y), not one pair")
-        if not is_stream(x) or sample_weights is not None:
-            raise TypeError("evaluate: y is missing; without it x must give batches (x, y), as a Loader does")
-        feed = Stream(x, narrow)
-    else:
-        feed = Arrays(*cast_in_memory(check_samples(x, y, "evaluate", sample_weights), narrow), None, ROWS, None, narrow)
+    feed = open_feed(model, x, y, sample_weights, ROWS, "evaluate")
     prepare_model(model, feed, None, objective, "evaluate")
     value, figures = Validation(model, objective, objective.name_figures(metrics), feed, None, Ranks())()
     return {"loss": value, **figures}
@@ -384,6 +375,19 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
 def casts_to_float32(model: Module) -> bool:
     """Return whether float64 data become float32, which is so unless the model has float64 parameters."""
     return not any(p.dtype == np.float64 for _, p in model.named_parameters())
+
+
+def open_feed(model: Module, x: Any, y: Any, sample_weights: Any, batch_size: int, function: str) -> Feed:
+    """Return the feed of arrays in the order of their rows, or of a source of batches if ``y`` is None."""
+    narrow = casts_to_float32(model)
+    if y is not None:
+        arrays = cast_in_memory(check_samples(x, y, function, sample_weights), narrow)
+        return Arrays(*arrays, None, batch_size, None, narrow)
+    if isinstance(x, tuple):
+        raise TypeError(f"{function}: x and y are two arguments, {function}(model, x, y), not one pair")
+    if not is_stream(x) or sample_weights is not None:
+        raise TypeError(f"{function}: y is missing; without it x must give batches (x, y), as a Loader does")
+    return Stream(x, narrow)
 
 
 def _feeds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -220,11 +221,16 @@ class Validation:
         out = join_rows(outputs, asarray if size == 1 else lambda own: asarray(self._gather(own, rows)))
         self._begin_call(len(keys))
         value = float(self.loss(out, y))
-        metrics, targets = self.metrics, split_weights(y)[0]
-        if not metrics and isinstance(out, Array) and isinstance(targets, Array):
-            if targets.ndim == 1 and is_integer(targets.dtype) and out.ndim == 2 and out.shape[1] > 1:
-                return value, {"accuracy": float((out.numpy().argmax(1) == targets.astype("int64").numpy()).mean())}
+        metrics = self._choose_metrics(out, y)
         return value, {name: float(check_metric(name, metric(out, y))) for name, metric in metrics.items()}
+
+    def _choose_metrics(self, out: Any, y: Any) -> Mapping[str, Metric]:
+        """Return the metrics, the accuracy if there are none and the targets are labels of scores."""
+        targets = split_weights(y)[0]
+        if self.metrics or not isinstance(out, Array) or not isinstance(targets, Array):
+            return self.metrics
+        are_labels = targets.ndim == 1 and is_integer(targets.dtype) and out.ndim == 2 and out.shape[1] > 1
+        return {"accuracy": lambda out, y: accuracy(out, split_weights(y)[0])} if are_labels else {}
 
     def _gather(self, own: np.ndarray, rows: list[int]) -> np.ndarray:
         """Return the predictions of all ranks. rows : those of each rank"""
@@ -235,22 +241,27 @@ class Validation:
 
     def _by_batches(self, feed: Feed) -> tuple[float, dict[str, float]]:
         rank, size = self.ranks.rank, self.ranks.size
+        names = ("loss", *(self.metrics or ("accuracy",)))
         rows, figures = [], []
         for k, key in enumerate(feed.epoch(1, 0, None)):
             rows.append(feed.count(key))
             is_own = k % size == rank
             self._begin_call(k)
-            figures.append([*map(float, self._figures(*feed.batch(key)))] if is_own else [0.0] * (1 + len(self.metrics)))
+            figures.append([*map(float, self._figures(*feed.batch(key)))] if is_own else [0.0] * len(names))
         if size > 1:
             table = self.ranks.gather(np.array(figures), f"the figures of {len(rows)} validation batches of fit")
             figures = [table[k % size, k].tolist() for k in range(len(rows))]
-        sums = [0.0] * (1 + len(self.metrics))
+        sums = [0.0] * len(names)
         for count, values in zip(rows, figures, strict=True):
             for k, value in enumerate(values):
                 sums[k] += value * count
-        means = [s / sum(rows) for s in sums]
-        return means[0], dict(zip(self.metrics, means[1:], strict=True))
+        means = {name: s / sum(rows) for name, s in zip(names, sums, strict=True)}
+        if not self.metrics and math.isnan(means["accuracy"]):
+            del means["accuracy"]
+        return means.pop("loss"), means
 
     def _of_a_batch(self, x: Any, y: Any) -> tuple[Any, ...]:
+        """Return the loss and the metrics of a batch; without metrics its accuracy, NaN if it has none."""
         out = call_model(self.model, x)
-        return (self.loss(out, y), *(check_metric(name, metric(out, y)) for name, metric in self.metrics.items()))
+        figures = [check_metric(name, metric(out, y)) for name, metric in self._choose_metrics(out, y).items()]
+        return (self.loss(out, y), *(figures or [math.nan] * (not self.metrics)))
