@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from sklearn.utils.class_weight import compute_class_weight
@@ -87,3 +89,38 @@ def test_weights_of_more_classes_than_there_are_raise(weights, rng: np.random.Ge
     for given in (weights, "balanced"):
         with pytest.raises(wf.errors.ShapeError, match="takes each column of y .* as labels of 0 and 1: give two"):
             wf.train.fit(wf.nn.Linear(3, 4), x, one_hot, class_weights=given, loss="mse", epochs=1, show=False)
+
+
+@pytest.mark.parametrize("_", range(6))
+def test_ignored_labels_have_no_weight(_: int, rng: np.random.Generator) -> None:
+    """The loss is that of PyTorch: the sum over the labels that count, divided by the sum of their classes' weights."""
+    rows, classes, ignored = int(rng.integers(6, 40)), int(rng.integers(2, 5)), int(rng.integers(-100, 0))
+    shape = (rows,) if rng.random() < 0.5 else (rows, 5)
+    labels = rng.integers(0, classes, shape).astype(str(rng.choice(["int32", "int64"])))
+    labels[rng.random(shape) < 0.3] = ignored
+    labels[:2] = np.arange(2).reshape((2,) + (1,) * (len(shape) - 1))
+    net: wf.nn.Module = wf.nn.Linear(3, classes)
+    if len(shape) == 2:
+        net = wf.nn.Sequential(net, wf.nn.Lambda(lambda x: x.swapaxes(1, 2)))
+    x = rng.normal(size=(*shape, 3)).astype("float32")
+    loss = functools.partial(wf.losses.cross_entropy, ignore_index=ignored)
+    scores = np.moveaxis(wf.train.predict(net, x), 1, -1).reshape(-1, classes)
+    flat = labels.reshape(-1)
+    counts = flat != ignored
+    each = np.where(counts, entropies(scores, np.where(counts, flat, 0)), 0)
+    table, samples = rng.uniform(0.1, 2, classes), rng.uniform(0.1, 3, rows)
+    present = np.unique(flat[counts])
+    balanced = np.zeros(classes)
+    balanced[present] = compute_class_weight("balanced", classes=present, y=flat[counts])
+    for given, expected in ((None, np.ones(classes)), (table, table), ({0: table[0]}, np.append(table[:1], np.ones(classes - 1))),
+                            ("balanced", balanced)):
+        weights = np.where(counts, expected[np.where(counts, flat, 0)], 0)
+        for per_sample in (None, samples):
+            factor = 1.0 if per_sample is None else np.repeat(samples, flat.size // rows)
+            options = dict(epochs=1, batch_size=rows, optimizer=wf.optim.SGD(0.0), show=False)
+            history = wf.train.fit(net, x, labels, loss=loss, class_weights=given, sample_weights=per_sample, **options)
+            assert np.isclose(history.loss[0], (weights * factor * each).sum() / weights.sum(), rtol=1e-4)
+    with pytest.raises(wf.errors.DTypeError, match="class_weights need labels from 0 in y"):
+        wf.train.fit(net, x, np.where(counts.reshape(shape), labels, ignored - 1), loss=loss, class_weights=table, show=False)
+    with pytest.raises(ValueError, match="the loss ignores all of them"):
+        wf.train.fit(net, x, np.full_like(labels, ignored), loss=loss, class_weights="balanced", show=False)

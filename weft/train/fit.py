@@ -96,7 +96,9 @@ def fit(
         used in validation
     sample_weights : (N,) weights of the rows, or of the shape that the loss has with ``reduction="none"``; or a tuple or dict of
         these for several losses. The loss is sum(w * loss of the row) / rows: weights are not divided by their sum. Both kinds
-        of weights multiply, and need a loss with an argument ``reduction``, as those of ``wf.losses`` have
+        of weights multiply, and need a loss with an argument ``reduction``, as those of ``wf.losses`` have. If the loss ignores a
+        label, as ``partial(wf.losses.cross_entropy, ignore_index=-1)``, the sum is divided by the class weights of the other
+        labels, as in PyTorch
     optimizer : default Adam()
     metrics : names (accuracy, top_5_accuracy, binary_accuracy, mse, mae) and functions of (predictions, targets) in array
         code, or a dict of them. For training data each is the mean over the batches, each at the weights of its step. With

@@ -1,7 +1,8 @@
 """Objective: the losses of a run, one for each output, with their weights and those of samples and classes.
 
 The rows of a loss are weighted and then averaged over all rows, as in Keras: sum(w * loss) / rows. So the loss of a batch is the
-mean of the losses of its parts by rows, as accumulation and shards need, whatever the weights in each.
+mean of the losses of its parts by rows, as accumulation and shards need, whatever the weights in each. A loss with an
+``ignore_index`` divides by the class weights of the labels that count, as in PyTorch: without weights it divides by their number.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from weft.dtypes.api import is_integer
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import minimum
+from weft.functions.indexing.where import where
 from weft.process.foreign_names import MODULES
 from weft.process.name_errors import suggest
 from weft.train.batches import split_weights
@@ -79,14 +81,21 @@ class Term:
             )
         rows = self.loss(out, target, reduction="none")
         count = rows.shape[0] if rows.ndim else 1
+        ignored = find_ignored(self.loss)
+        counted = (target != ignored).astype(rows.dtype) if ignored is not None and target.shape == rows.shape else None
         if self.classes is not None:
             self._check_number_of_classes(out, target, rows)
-            rows = rows * _weights_of_labels(self.classes, target, rows)
+            labels = target if counted is None else where(counted > 0, target, 0)
+            of_classes = _weights_of_labels(self.classes, labels, rows)
+            rows = rows * of_classes
+            counted = None if counted is None else counted * of_classes
         if weights is not None:
             if weights.shape != rows.shape[: weights.ndim]:
                 fix = f": give sample_weights of shape {rows.shape[:1]}"
                 raise ShapeError(f"fit: sample_weights {weights.shape} do not fit the rows of {name}, {rows.shape}{fix}")
             rows = rows * weights.astype(rows.dtype).reshape(weights.shape + (1,) * (rows.ndim - weights.ndim))
+        if default == "mean" and counted is not None:
+            return rows.sum() / counted.sum()
         return rows.mean() if default == "mean" else rows.sum() / count if default == "batchmean" else rows.sum()
 
     def _check_number_of_classes(self, out: Any, target: Any, rows: Any) -> None:
@@ -185,7 +194,8 @@ class Objective:
         """Raise if a target whose classes have weights is no label, or has none of the weights."""
         for term in self.terms:
             if term.classes is not None:
-                _check_labels(np.asarray(find(split_weights(y)[0], term.path)), term, self.function)
+                target = np.asarray(find(split_weights(y)[0], term.path))
+                _check_labels(_leave_out_ignored(target, term.loss), term, self.function)
 
     def _weigh_tree(self, tree: Any, given: Any, y: Any, name: str) -> Any:
         if isinstance(tree, Term):
@@ -197,7 +207,7 @@ class Objective:
         return tuple(self._weigh_tree(v, given[k], y, f"{name}[{k}]") for k, v in enumerate(tree))
 
     def _weigh_classes(self, term: Term, given: Any, y: Any, name: str) -> Term:
-        target = None if y is None else find(y, term.path)
+        target = None if y is None else _leave_out_ignored(find(y, term.path), term.loss)
         classes, limit = read_class_weights(given, target, name, self.function)
         return replace(term, classes=classes, limit=limit)
 
@@ -304,6 +314,8 @@ def read_class_weights(
         if not is_one_hot and (_has_columns(labels) or not _are_labels(labels)):
             needed = "needs labels from 0, or one-hot rows, in y"
             raise DTypeError(f"{function}: {name}='balanced' {needed}, not {labels.dtype} of shape {labels.shape}")
+        if not labels.size:
+            raise ValueError(f"{function}: {name}='balanced' counts the labels of y, but the loss ignores all of them")
         counts = np.bincount(labels.astype(np.int64).reshape(-1))
         weights = labels.size / (np.count_nonzero(counts) * np.maximum(counts, 1))
         return np.append(np.where(counts > 0, weights, 1.0), 1.0), None
@@ -345,6 +357,24 @@ def find_reduction(loss: Any) -> str | None:
     except (TypeError, ValueError):
         return None
     return None if parameter is None else parameter.default if isinstance(parameter.default, str) else "mean"
+
+
+def find_ignored(loss: Any) -> int | None:
+    """Return the label that a loss ignores, as ``partial(wf.losses.cross_entropy, ignore_index=-1)``; None if it has none."""
+    try:
+        parameter = inspect.signature(loss).parameters.get("ignore_index")
+    except (TypeError, ValueError):
+        return None
+    return parameter.default if parameter is not None and isinstance(parameter.default, int) else None
+
+
+def _leave_out_ignored(target: Any, loss: Any) -> Any:
+    """Return the labels that a loss does not ignore. Other targets are returned as they are."""
+    ignored = find_ignored(loss)
+    if ignored is None or _has_columns(target):
+        return target
+    labels = np.asarray(target)
+    return labels[labels != ignored]
 
 
 def _measure(metric: Metric, path: tuple[Any, ...], out: Any, y: Any) -> Any:
@@ -420,7 +450,7 @@ def _check_labels(target: np.ndarray, term: Term, function: str) -> None:
     if wrong.any():
         other = target[wrong][0]
         raise DTypeError(f"{function}: class_weights need labels from 0 in {name}, or one-hot rows; it holds {other}")
-    if term.limit is not None and not has_columns and target.max() >= term.limit:
+    if term.limit is not None and not has_columns and target.size and target.max() >= term.limit:
         raise ValueError(f"{function}: {name} has the label {int(target.max())}, class_weights has {term.limit} weights")
 
 
