@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import ml_dtypes
 import numpy as np
-from turns import about, chosen
+from turns import about, check_output, chosen
 
 import weft as wf
 from weft import fixed_dtype, float_dtype
@@ -246,7 +246,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--only", nargs="*", default=[], help="cases whose names hold one of these words")
-    parser.add_argument("--json", default=None)
+    parser.add_argument("--json", type=check_output)
     options = parser.parse_args()
     wf.set_num_threads(1)
     if torch is not None:

@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--seeds", type=int, nargs="+", default=[23, 24, 25], help="of the first weights")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", default=None)
+    parser.add_argument("--json", type=turns.check_output)
     parser.add_argument("--worker", default=None, help=argparse.SUPPRESS)
     parser.add_argument("--folder", default=None, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from turns import check_output
 
 ITERATIONS, REPEATS, END, POINTS = 300, 20, 20.0, 2001
 CHECKED = 0, 1, 2, 10, 50, ITERATIONS - 1  # iterations whose losses are kept
@@ -252,7 +253,7 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="interpreter of an environment with diffrax")
     parser.add_argument("--only", choices=RUNS, help="run one library in this process and print its figures as JSON")
     parser.add_argument("--start", metavar="FOLDER", type=Path, help="with --only: print the time of the first result")
-    parser.add_argument("--json", metavar="FILE", help="where the figures are written")
+    parser.add_argument("--json", metavar="FILE", type=check_output, help="where the figures are written")
     parser.add_argument("--sizes", metavar="DEVICE", help="print the time of a training step by net size and batch on a device")
     arguments = parser.parse_args()
     if arguments.sizes:

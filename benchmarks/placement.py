@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import numpy as np
 
 import weft as wf
+from benchmarks.turns import check_output
 from tests.placement.programs import Work, program_of, traced, works
 from weft.devices import get_device, settle
 from weft.devices.cpu.native.describe import measure_speed
@@ -62,7 +63,7 @@ def better(found: Machine) -> Machine:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--record", type=Path)
+    parser.add_argument("--record", type=check_output)
     given = parser.parse_args()
     wf.set_num_threads(1)
     chosen = {name: work for name, work in works().items() if not given.names or any(part in name for part in given.names)}
@@ -86,7 +87,7 @@ def main() -> None:
     if given.record:
         rows = ",\n".join([f"  {json.dumps(name)}: {took[name]:.4g}" for name in chosen])
         machines = json.dumps({"cpu": asdict(there)})
-        given.record.write_text(f'{{\n "devices": {machines},\n "took": {{\n{rows}\n }}\n}}\n')
+        Path(given.record).write_text(f'{{\n "devices": {machines},\n "took": {{\n{rows}\n }}\n}}\n')
 
 
 if __name__ == "__main__":

@@ -95,6 +95,17 @@ def answer(what: str, process: subprocess.Popen[str]) -> object:
     return json.loads(line)
 
 
+def check_output(path: str) -> str:
+    """Return the path of a file to write. As the ``type`` of an option it refuses others before anything is measured."""
+    from weft.process.files import target
+
+    try:
+        target(path, path)
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return path
+
+
 def parser(doc: str | None, libraries: Iterable[str], threads: Any = 2) -> argparse.ArgumentParser:
     """Return the options that benchmarks with rounds of workers share. threads : default, or None for a benchmark on one"""
     out = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -103,7 +114,7 @@ def parser(doc: str | None, libraries: Iterable[str], threads: Any = 2) -> argpa
         out.add_argument("--threads", type=int, default=threads, nargs="+" if isinstance(threads, list) else None)
     out.add_argument("--libraries", nargs="+", default=list(libraries))
     out.add_argument("--only", nargs="*", default=[], help="cases whose names hold one of these words")
-    out.add_argument("--json", default=None)
+    out.add_argument("--json", type=check_output)
     out.add_argument("--worker", default=None, help=argparse.SUPPRESS)
     out.add_argument("--folder", default=None, help=argparse.SUPPRESS)
     return out

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
@@ -225,3 +227,11 @@ def test_an_unknown_definition_is_refused(capsys) -> None:
     with pytest.raises(SystemExit):
         main(["bench", "convnets", "--definition", "soumith"])
     assert "nervanagpu" in capsys.readouterr().err
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize("script", ["eager", "first_figures", "language_model", "neural_ode", "training", "tiny"])
+def test_other_benchmarks_refuse_a_file_that_cannot_be_written(script: str, tmp_path: Path) -> None:
+    file = Path(__file__).parents[2] / "benchmarks" / f"{script}.py"
+    done = subprocess.run([sys.executable, file, "--json", tmp_path / "none" / "x.json"], capture_output=True, text=True)
+    assert done.returncode == 2 and "argument --json" in done.stderr and "there is no folder" in done.stderr, done
