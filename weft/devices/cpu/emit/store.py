@@ -17,6 +17,7 @@ from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.load import load_raw, pointer_of, pointers_of
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import add, cast, from_memory, to_memory
+from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
 from weft.kernel.expressions import access_axes, access_values, dependencies
 from weft.kernel.ir import Access, Affine, Store
@@ -113,6 +114,12 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
         return
     e.m.took("scatter")
     e.m.masked_store(f, type_, lanes, raw, pointers_of(e, access, affine), size, mask or "splat (i1 true)", scatter=True)
+
+
+def emit_fence(f: Function, m: Module) -> None:
+    """Order the stores that bypass the caches before all later ones."""
+    m.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
+    f.do("call void @llvm.x86.sse.sfence()")
 
 
 def _store_every_second(e: Emitter, raw: str, pointer: str, mask: str | None, type_: str, size: int) -> None:
