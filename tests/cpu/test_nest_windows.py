@@ -68,6 +68,37 @@ def test_gradient_of_one_padded_row(rng, size, stride, isa):
     check(inputs, [g, at], [out, bind(TABLE["square"], out)], isa=isas()[isa])
 
 
+@pytest.mark.parametrize("padding", [0, 1])
+def test_gradient_of_one_window(rng, padding):
+    """Of one window, each element has one term, and -0.0 becomes 0.0, as if terms of other windows were added."""
+    size = tuple(int(n) for n in rng.integers(2, 20, 2))
+    window = tuple(n + 2 * padding for n in size)
+    g = np.where(rng.random((3, 17, 1, 1)) < 0.5, rng.normal(size=(3, 17, 1, 1)), -0.0).astype(np.float32)
+    at = rng.integers(0, window[0] * window[1], g.shape).astype(np.int32)
+    inputs = [leaf(g), leaf(at)]
+    place = {"window": window, "stride": (1, 1), "padding": ((padding, padding),) * 2, "size": size}
+    for k in (1, 2):
+        out = bind(TABLE["window_gather"], *inputs[:k], **place)
+        for _, (got,), (want,) in run_both(inputs[:k], [g, at][:k], [out]):
+            np.testing.assert_array_equal(got.view(np.int32), want.view(np.int32))
+            assert not np.signbit(got[got == 0]).any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("isa", isas())
+def test_stores_at_stride_2(rng, dtype, isa):
+    """Gradients of windows at stride 2, any extent: both ends of a row, whole vectors and their rest."""
+    for _ in range(3):
+        size, window, padding = int(rng.integers(3, 80)), int(rng.integers(2, 4)), int(rng.integers(0, 2))
+        params = place(window, 2, padding)
+        count = (size + 2 * padding - window) // 2 + 1
+        g = (rng.normal(size=(2, count, count)) * 20).astype(dtype)
+        at = rng.integers(0, window**2, g.shape).astype(np.int32)
+        inputs = [leaf(g), leaf(at)]
+        out = bind(TABLE["window_gather"], *inputs, size=(size, size), **params)
+        check(inputs, [g, at], [out], exact=dtype[0] == "i", isa=isas()[isa])
+
+
 @pytest.mark.parametrize("case", WINDOWS)
 @pytest.mark.parametrize("masked", [False, True])
 def test_gradient_through_a_mask(rng, case, masked):

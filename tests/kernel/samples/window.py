@@ -51,6 +51,8 @@ def gathers(rng: np.random.Generator) -> Iterable[Sample]:
         ((2, 4, 5), (7, 13), _at((3, 2), (2, 3), (1, 1), (0, 1)), "prime"),
         ((2, 1, 3, 3), (6, 6), _at((2, 2), (2, 2)), "broadcast"),
         ((2, 6, 6), (6, 6), _at((3, 3), (1, 1), (1, 1), (1, 1)), "usual"),
+        ((2, 1, 1), (5, 4), _at((5, 4), (1, 1)), "prime"),  # one window
+        ((2, 1, 3), (3, 7), _at((4, 3), (2, 2), (1, 0), (0, 0)), "prime"),  # one window along one axis, an element in none
     ]
     for shape, size, at, tag in cases:
         g = numbers(rng, shape)

@@ -127,6 +127,10 @@ def window_gather(reader: Reader, node: Node, index: Index, guards: Guards) -> V
     for d in range(count):
         i = index[len(lead) + d].plus(Affine(p["padding"][d][0]))
         s, w, n = stride[d], window[d], g.shape[len(lead) + d]
+        if n == 1:  # an element is in the only window or not
+            beside = [x for x in ((i, 0, w),) if not ix.always_holds(x, reader.extents)]
+            terms = [([*a, ix.ZERO], [*b, i], [*c, *beside]) for a, b, c in terms]
+            continue
         pair = (i, ix.ZERO) if s == 1 else ix.split(i, s, reader.extents)
         if pair is None:
             return None
@@ -138,10 +142,10 @@ def window_gather(reader: Reader, node: Node, index: Index, guards: Guards) -> V
             low, high = ix.bounds(o, reader.extents)
             if high < 0 or low >= n or ix.bounds(q, reader.extents)[0] >= w:
                 continue
-            o = ix.ZERO if n == 1 else o
             extended += [([*a, o], [*b, q], [*c, *own]) for a, b, c in terms]
         terms = extended
-    total: Value | None = None
+    joined = any(n == 1 and w > s for n, s, w in zip(g.shape[len(lead):], stride, window, strict=True))
+    total: Value | None = m.const(0, g.dtype.computed) if joined else None  # -0.0 becomes 0.0, as in sums over windows
     for at, inside, own in terms:
         value = reader.guard(g, (*lead, *at), guards, tuple(own), 0)
         if where is not None:

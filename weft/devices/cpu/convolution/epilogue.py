@@ -12,6 +12,7 @@ from weft.devices.cpu.emit.emit import Env, Level, emit_store, key_of
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, load_scalar
+from weft.devices.cpu.emit.store import emit_fence
 from weft.devices.cpu.emit.tally import Tallies
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
@@ -78,15 +79,19 @@ class Stores:
     """The stores and tallies inside one function.
 
     Create it at the function's start, where it reads arguments; emit when sums are ready; call ``end`` at the function's end.
-    epilogue: what ``join_axes`` made of the convolution's.
+    epilogue: what ``join_axes`` made of the convolution's. aligned: whether vectors start at multiples of the lanes, so that they
+    may bypass the caches.
     """
 
     def __init__(
-        self, f: Function, part: ConvolutionPart, conv: Conv, number: Number, epilogue: Epilogue | None = None
+        self, f: Function, part: ConvolutionPart, conv: Conv, number: Number, epilogue: Epilogue | None = None,
+        aligned: bool = False,
     ) -> None:
         self.f, self.module, self.isa, self.conv, self.number = f, part.module, part.isa, conv, number
         self.stores, reduced = epilogue or (conv.contraction.stores, part.tallies.tallies)
         self.base = part.env(f, self.stores)
+        if aligned and "+sse2" in part.isa.features.split(","):
+            self.base.streamed = set()
         self.tallies = part.tallies.of(reduced)
         self.cells = self.tallies.begin(f)
         sums = [v for v in iterate_values([*(s.value for s in self.stores), *(r.value for r in reduced)]) if v.op == "acc"]
@@ -114,6 +119,8 @@ class Stores:
 
     def end(self) -> None:
         self.tallies.end(self.f, self.cells)
+        if self.base.streamed:
+            emit_fence(self.f, self.module)
 
     def row(self, axes: dict[Axis, str], along: Axis, sums: str) -> None:
         """Emit all stores at ``axes`` along the whole of ``along``; ``sums``: address of contiguous sums, padded to vectors."""

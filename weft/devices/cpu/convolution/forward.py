@@ -113,7 +113,7 @@ class Forward(SumPart):
         f = self.module.function(f"define internal void {self.name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
         rows_together = plan.tile.has_filter_vectors and plan.row_blocks == 1
         joined = self.joined_epilogue if rows_together else None  # stores all pixels of an image
-        stores = None if plan.direct else Stores(f, self, conv, number, joined)
+        stores = None if plan.direct else Stores(f, self, conv, number, joined, aligned=joined is not None)
         radices = (conv.group.extent, plan.image_blocks, plan.row_blocks, plan.filter_groups)
         group, image_block, row_block, filter_group = emit_digits(f, "%chunk", radices)
         scratch = self.argument(f, self.scratch_slot)
@@ -190,7 +190,8 @@ class Forward(SumPart):
             f"define internal void {self.name(f'tile{rows}.{live}')}(ptr noalias %px, ptr noalias %w, ptr %args, "
             "i64 %group, i64 %free, i64 %filter, i64 %from, i64 %to)"
         )
-        stores = Stores(f, self, self.conv, number, self.joined_epilogue)
+        aligned = layout.rows * layout.pitches[0] % number.lanes == 0 or self.plan.row_blocks == 1
+        stores = Stores(f, self, self.conv, number, self.joined_epilogue, aligned)
         filters = [f.add("%filter", i) for i in range(rows)]
         before = f.lines
         once = [Level(before) for _ in range(rows)]  # loads of a filter's stores hoisted out of the loop

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import math
 
-from weft.devices.cpu.emit.affine import and_masks, emit_guards, lane_step, leading_lane_count, mask_bits
+from weft.devices.cpu.emit.affine import (
+    and_masks,
+    constant_mask,
+    emit_guards,
+    lane_step,
+    leading_lane_count,
+    mask_bits,
+    select_lanes,
+)
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.load import load_raw, pointer_of, pointers_of
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import add, cast, from_memory, to_memory
+from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
 from weft.kernel.expressions import access_axes, access_values, dependencies
 from weft.kernel.ir import Access, Affine, Store
@@ -93,6 +102,9 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
             return
         e.m.masked_store(f, type_, lanes, raw, pointer, size, mask)
         return
+    if step == 2 and not scattered and 4 <= size and lanes > 1 and e.isa.lanes(4) == 16:
+        _store_every_second(e, raw, pointer_of(e, access, affine), mask, type_, size)
+        return
     count = lanes if mask is None else leading_lane_count(mask)
     if count is not None and not scattered and step:
         pointer = pointer_of(e, access, affine)
@@ -102,6 +114,25 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
         return
     e.m.took("scatter")
     e.m.masked_store(f, type_, lanes, raw, pointers_of(e, access, affine), size, mask or "splat (i1 true)", scatter=True)
+
+
+def emit_fence(f: Function, m: Module) -> None:
+    """Order the stores that bypass the caches before all later ones."""
+    m.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
+    f.do("call void @llvm.x86.sse.sfence()")
+
+
+def _store_every_second(e: Emitter, raw: str, pointer: str, mask: str | None, type_: str, size: int) -> None:
+    """Store the lanes of the mask at stride 2, as two vectors of which every second lane is masked. A scatter takes longer."""
+    f, lanes = e.f, e.env.lanes
+    e.m.took("store every second")
+    for first in (0, lanes // 2):
+        places = [first + i // 2 for i in range(lanes)]
+        even = constant_mask([i % 2 == 0 for i in range(lanes)])
+        allowed = even if mask is None else and_masks(e, even, select_lanes(e, mask, lanes, places)) or even
+        if mask_bits(allowed) != [False] * lanes:
+            part = f.shuffle(wide(type_, lanes), raw, "poison", places)
+            e.m.masked_store(f, type_, lanes, part, f.offset(pointer, 2 * first * size), size, allowed)
 
 
 def _bypasses_caches(e: Emitter, access: Access, affine: Affine, width: int) -> bool:

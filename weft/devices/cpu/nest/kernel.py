@@ -17,6 +17,7 @@ from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.merge_similar import merge_similar_functions
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
+from weft.devices.cpu.emit.store import emit_fence
 from weft.devices.cpu.emit.tally import TallyStates
 from weft.devices.cpu.emit.text import Generated, Module
 from weft.devices.cpu.nest.column_reductions import Slab, emit_blocks, emit_blocks_merge
@@ -99,8 +100,7 @@ def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: Nest
     else:
         _EMITTERS[plan.kind](n, plan)
     if n.base.streamed:
-        m.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
-        f.do("call void @llvm.x86.sse.sfence()")
+        emit_fence(f, m)
 
 
 def _tally_states(n: Nest, part: Part, plan: NestPlan) -> TallyStates:
