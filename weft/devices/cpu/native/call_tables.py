@@ -134,7 +134,7 @@ def install(cls: type, table: str, world: WarmCallContext, address: int, state: 
 
 # ---- small operations
 
-PARTS = ("show", "take", "put", "open", "full")  # the functions of parts_ir.py
+PARTS = ("show", "take", "put", "open", "full", "part", "transpose", "reshape")  # the functions of parts_ir.py and views_ir.py
 _ROW = layouts.extent(layouts.OPERATION_ROW)
 _KINDS = {"signed": layouts.INTEGER, "unsigned": layouts.UNSIGNED, "bool": layouts.BOOLEAN}
 
@@ -149,7 +149,9 @@ class CPUSmall:
         names = "__dict__"
         node_slots = [x for name, value in world.node_slots.items() for x in (offset_in(world.node, name), id(value))]
         array_slots = [x for name, value in world.array_slots.items() for x in (offset_in(world.array, name), id(value))]
-        for referenced in (world, own, names, *world.node_slots.values(), *world.array_slots.values()):
+        view_slots = [x for name, value in world.view_slots.items() for x in (offset_in(world.array, name), id(value))]
+        slots = (*world.node_slots.values(), *world.array_slots.values(), *world.view_slots.values())
+        for referenced in (world, own, names, *slots):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(referenced))  # the state holds no references
         layouts.write(state, layouts.SMALL_STATE, {
             "thread": -1, "own": id(own), "local": id(world.local), "dict": id(names),
@@ -164,6 +166,11 @@ class CPUSmall:
             "leaf": id(world.leaf), "nothing": id(world.empty_result), "empty": id(()), "reduced": id(world.reduction_node),
             "node": _words(node_slots), "node_slots": len(world.node_slots),
             "result": _words(array_slots), "result_slots": len(world.array_slots), "allocator": allocator.address,
+            **{name: offset_in(world.array, f"_{name}") for name in ("steps", "before", "index")},
+            "view": _words(view_slots), "view_slots": len(world.view_slots),
+            "shapes": permanent(layouts.SHAPE_SIZE * layouts.SHAPES),
+            "read": 0, "view_reads": id(world.view_reads),
+            "transposes": id(world.transposes), "reshaped": id(world.reshaped),
         })
         self.element = builtin("weft_element", native["weft_element"], None)
         self.store = builtin("weft_store", native["weft_store"], None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from weft.devices.cpu.native import layouts
 from weft.devices.cpu.native import small_ir as small
 from weft.devices.cpu.native.imported_symbols import OBJECT
-from weft.devices.cpu.native.layouts import BOOLEAN, BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, UNSIGNED
+from weft.devices.cpu.native.layouts import BOOLEAN, BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, PLACE, UNSIGNED
 from weft.devices.cpu.native.memory_ir import BUILTIN, return_none
 from weft.devices.cpu.native.pool_ir import count_event
 from weft.devices.cpu.native.routine import Body, Value, routine
@@ -283,12 +283,19 @@ def find_element(f: Body, place_: Value, index_: Value) -> None:
 @routine("ptr weft_element" + BUILTIN, exported=True)
 def element(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x, index) -> Scalar or None. x may be a view."""
-    arguments, state, place = f.array(args, "ptr"), small.state_of(f), small.new_place(f)
+    arguments, place = f.array(args, "ptr"), small.new_place(f)
     small.none_unless(f, (f.call(small.limit) > 0) & (nargs == 2))
     small.none_unless(f, f.call(small.locate, arguments[0], place.pointer))
-    source = f.call(find_element, place.pointer, arguments[1])
-    small.none_unless(f, source != 0)
-    form, node = f.record(place["format"], FORMAT), place["node"]
+    place["address"] = f.call(find_element, place.pointer, arguments[1])
+    small.none_unless(f, place["address"] != 0)
+    f.ret(f.call(copy_element, place.pointer))
+
+
+@routine("ptr weft_small_copy_element(ptr place)")
+def copy_element(f: Body, place_: Value) -> None:
+    """Return the element at the address of a place as a new Scalar, or null with an exception set."""
+    place, state = f.record(place_, PLACE), small.state_of(f)
+    form, node, source = f.record(place["format"], FORMAT), place["node"], place["address"]
     nbytes, dtype = form["bytes"], form["dtype"]
     f.call("Py_IncRef", node)
     buffer = f.call(small.make_buffer, nbytes)
@@ -357,4 +364,6 @@ def to_python_number(f: Body, self: Value, args: Value, nargs: Value) -> None:
     return_none(f)
 
 
-ROUTINES = (row_of, run, call_unary, spread, two, call_shaped, index, find_element, element, store, to_python_number)
+ROUTINES = (
+    row_of, run, call_unary, spread, two, call_shaped, index, find_element, element, copy_element, store, to_python_number,
+)
