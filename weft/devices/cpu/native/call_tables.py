@@ -144,6 +144,7 @@ class CPUSmall:
 
     def __init__(self, world: SmallOperationContext, native: dict[str, int], allocator: Allocator, state: int) -> None:
         self._native = native
+        self._state = state
         self._formats = _formats()
         own = world.local.__dict__
         names = "__dict__"
@@ -181,6 +182,8 @@ class CPUSmall:
         if name not in PARTS:
             raise AttributeError(name)
         function = self.__dict__[name] = builtin(f"weft_{name}", self._native[f"weft_{name}"], None)
+        read = self._state + layouts.offset(layouts.SMALL_STATE, "read")
+        ctypes.c_int64.from_address(read).value = self._native["weft_refresh"]
         return function
 
     def operation(self, arity: int) -> CPUOperation:

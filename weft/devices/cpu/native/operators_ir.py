@@ -71,6 +71,7 @@ def _run(f: Body, function: Value, words: Value) -> None:
 def call_unary(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x) -> array or None. self: an operation."""
     operation = f.call("PyLong_AsVoidPtr", self)
+    f.call(small.refresh, f.array(args, "ptr")[0])
     x = f.call(small.content, f.array(args, "ptr")[0])
     small.none_unless(f, ~x.null & (nargs == 1))
     row = f.call(row_of, operation, small.slot(f, x, "dtype")[0])
@@ -140,6 +141,8 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
     most = f.call(small.limit)
     small.none_unless(f, (most > 0) & (nargs >= 2))
     arguments = f.array(args, "ptr")
+    for k in range(2):
+        f.call(small.refresh, arguments[k])
     x, y = f.call(small.content, arguments[0]), f.call(small.content, arguments[1])
     words, room = f.array(f.allocate_fixed(f"[{TIMES + 3} x i64]")), f.allocate_fixed("i64")
     like, other = f.variable("ptr", x), f.variable("ptr", y)
@@ -199,6 +202,9 @@ def call_shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
     plans, arguments = f.array(f.call("PyLong_AsVoidPtr", self), "ptr"), f.array(args, "ptr")
     most = f.call(small.limit)
     small.none_unless(f, most > 0)
+    f.call(small.refresh, arguments[0])
+    with f.when(nargs == 2):
+        f.call(small.refresh, arguments[1])
     x = f.call(small.content, arguments[0])
     y_ = f.variable("ptr", x)
     with f.when(nargs == 2):
