@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
+from types import MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from weft.devices.cpu.native import layouts
 from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import MethodDef, builtin
-from weft.devices.cpu.native.imported_symbols import METH_FASTCALL, METH_KEYWORDS
+from weft.devices.cpu.native.imported_symbols import METH_FASTCALL, METH_KEYWORDS, TYPE_DEALLOC
 from weft.devices.cpu.native.threads import permanent
 from weft.devices.native_protocols import PreparedCall, ResultInfo, SmallOperationContext, WarmCall, WarmCallContext, WatchRow
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FORMATS, Format
@@ -151,6 +152,8 @@ class CPUSmall:
         node_slots = [x for name, value in world.node_slots.items() for x in (offset_in(world.node, name), id(value))]
         array_slots = [x for name, value in world.array_slots.items() for x in (offset_in(world.array, name), id(value))]
         view_slots = [x for name, value in world.view_slots.items() for x in (offset_in(world.array, name), id(value))]
+        members = [x for cls in world.value.__mro__ for x in vars(cls).values() if isinstance(x, MemberDescriptorType)]
+        offsets = [offset_in(world.array, x.__name__) for x in members]
         slots = (*world.node_slots.values(), *world.array_slots.values(), *world.view_slots.values())
         for referenced in (world, own, names, *slots):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(referenced))  # the state holds no references
@@ -172,7 +175,10 @@ class CPUSmall:
             "shapes": permanent(layouts.SHAPE_SIZE * layouts.SHAPES),
             "read": 0, "view_reads": id(world.view_reads),
             "transposes": id(world.transposes), "reshaped": id(world.reshaped),
+            "kept": 0, "kept_scalars": permanent(8 * layouts.MAX_KEPT), "scalar_weak": world.value.__weakrefoffset__,
+            "array_offsets": _words(offsets), "array_offset_count": len(offsets),
         })
+        ctypes.c_int64.from_address(id(world.value) + TYPE_DEALLOC).value = native["weft_scalar_free"]
         self.element = builtin("weft_element", native["weft_element"], None)
         self.store = builtin("weft_store", native["weft_store"], None)
         self.number = builtin("weft_number", native["weft_number"], None)

@@ -14,6 +14,7 @@ NDARRAY = {
     "address": (OBJECT_SIZE, "i64"), "dims": (OBJECT_SIZE + 8, "i32"), "extents": (OBJECT_SIZE + 16, "ptr"),
     "strides": (OBJECT_SIZE + 24, "ptr"),
 }
+TYPE_DEALLOC = OBJECT_SIZE + 32  # object.h, PyTypeObject: offset of tp_dealloc
 MAX_DIMS = 64  # of NumPy 2
 SLICE = {name: (OBJECT_SIZE + 8 * k, "ptr") for k, name in enumerate(("start", "stop", "step"))}  # sliceobject.h, PySliceObject
 PY_EQ = 2  # object.h: == for PyObject_RichCompareBool
@@ -67,6 +68,7 @@ ptr PyType_GenericAlloc(ptr, i64)
 ptr _PyObject_New(ptr)
 void PyObject_Free(ptr)
 void PyObject_GC_UnTrack(ptr)
+void PyObject_GC_Del(ptr)
 void PyObject_ClearWeakRefs(ptr)
 ptr PyWeakref_NewRef(ptr, ptr)
 i32 PyObject_GetBuffer(ptr, ptr, i32)

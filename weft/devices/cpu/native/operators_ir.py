@@ -10,10 +10,11 @@ from __future__ import annotations
 from weft.devices.cpu.native import layouts
 from weft.devices.cpu.native import small_ir as small
 from weft.devices.cpu.native.imported_symbols import OBJECT
-from weft.devices.cpu.native.layouts import BOOLEAN, BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, PLACE, UNSIGNED
+from weft.devices.cpu.native.layouts import BOOLEAN, BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, UNSIGNED
 from weft.devices.cpu.native.memory_ir import BUILTIN, return_none
 from weft.devices.cpu.native.pool_ir import count_event
 from weft.devices.cpu.native.routine import Body, Value, routine
+from weft.devices.cpu.native.scalars_ir import copy_element
 
 TIMES = 6  # number of words of a function of two operands; the number of calls is stored behind them
 MAX_BROADCAST_CALLS = 32  # broadcasting with more calls than this, of fewer elements each, is left to NumPy
@@ -297,21 +298,6 @@ def element(f: Body, self: Value, args: Value, nargs: Value) -> None:
     f.ret(f.call(copy_element, place.pointer))
 
 
-@routine("ptr weft_small_copy_element(ptr place)")
-def copy_element(f: Body, place_: Value) -> None:
-    """Return the element at the address of a place as a new Scalar, or null with an exception set."""
-    place, state = f.record(place_, PLACE), small.state_of(f)
-    form, node, source = f.record(place["format"], FORMAT), place["node"], place["address"]
-    nbytes, dtype = form["bytes"], form["dtype"]
-    f.call("Py_IncRef", node)
-    buffer = f.call(small.make_buffer, nbytes)
-    with f.unless(buffer.null):
-        f.copy(f.record(buffer, BUFFER)["address"].to("ptr"), source.to("ptr"), nbytes)
-    f.call("Py_DecRef", node)
-    f.ret_if(buffer.null, None)
-    f.ret(f.call(small.array, f.call(small.node, state["leaf"], state["nothing"], state["empty"], dtype, buffer), True))
-
-
 @routine("ptr weft_store" + BUILTIN, exported=True)
 def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x, index, number) -> True, or None if it has not written, for example because the buffer is shared.
@@ -371,5 +357,5 @@ def to_python_number(f: Body, self: Value, args: Value, nargs: Value) -> None:
 
 
 ROUTINES = (
-    row_of, run, call_unary, spread, two, call_shaped, index, find_element, element, copy_element, store, to_python_number,
+    row_of, run, call_unary, spread, two, call_shaped, index, find_element, element, store, to_python_number,
 )

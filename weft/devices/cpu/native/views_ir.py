@@ -12,8 +12,9 @@ from weft.devices.cpu.native.call_fast_ir import make_object
 from weft.devices.cpu.native.imported_symbols import MAX_DIMS, OBJECT, SLICE
 from weft.devices.cpu.native.layouts import PLACE
 from weft.devices.cpu.native.memory_ir import BUILTIN
-from weft.devices.cpu.native.operators_ir import copy_element, index
+from weft.devices.cpu.native.operators_ir import index
 from weft.devices.cpu.native.routine import Body, Value, routine
+from weft.devices.cpu.native.scalars_ir import copy_element
 
 DIMS = f"[{MAX_DIMS} x i64]"
 _MAX_STEP = 1 << 40  # of slices: no sum of a bound and a step overflows
