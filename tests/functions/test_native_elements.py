@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import weakref
 
 import numpy as np
 import pytest
@@ -130,3 +131,35 @@ def test_slices_are_told_apart() -> None:
     for index in ((slice(1.0, 2),), (slice(0, 2), 9), ((0, 2, None), 1.5)):
         with pytest.raises((TypeError, IndexError, ValueError)):
             a[index]
+
+
+def test_dying_scalars_leave_others_alone(rng) -> None:
+    """The memory of a Scalar that dies is used for the next one, unless something else refers to it."""
+    contents = [(9 * rng.random(20)).astype(dtype) for dtype in ("float32", "float64", "int8", "int64", "complex64", "bool")]
+    arrays = [wf.array(content) for content in contents]
+    kept: list = []
+    for _ in range(2000):
+        k, i = int(rng.integers(len(arrays))), int(rng.integers(20))
+        scalar, right = arrays[k][i], contents[k][i]
+        action = rng.integers(7)
+        if action == 0:
+            kept.append((scalar, right))
+        elif action == 1:
+            kept.append((scalar.numpy(), right))
+        elif action == 2:
+            kept.append((wf.asarray(scalar).reshape(1), right))
+        elif action == 3:
+            kept.append((memoryview(scalar.numpy()), right))
+        elif action == 4:
+            kept.append((scalar + scalar, right + right))
+        elif action == 5:
+            reference = weakref.ref(scalar)
+            assert reference() is scalar
+            del scalar
+            assert reference() is None
+        while len(kept) > rng.integers(10, 50):
+            kept.pop(rng.integers(len(kept)))
+        scalar = None
+        assert arrays[k][i] == right and arrays[k][i].dtype == right.dtype
+    for found, right in kept:
+        assert np.array_equal(np.asarray(found).reshape(()), right)

@@ -27,6 +27,8 @@ def _index(rng, shape: tuple[int, ...]):
         else:
             bounds = [None if rng.random() < 0.4 else int(rng.integers(-n - 1, n + 2)) for _ in range(2)]
             parts.append(slice(*bounds, int(rng.choice([-2, -1, 1, 1, 2]))))
+    if rng.random() < 0.2:
+        parts.insert(rng.integers(len(parts) + 1), None)
     index = tuple(parts) if rng.random() < 0.7 else (*parts, ...)
     return index, index
 

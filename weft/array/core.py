@@ -26,10 +26,14 @@ from weft.array.operators import install
 from weft.array.views import (
     IMAG,
     REAL,
+    RESHAPED,
+    TRANSPOSES,
     ZERO_IMAG,
     ViewLayout,
     ViewPath,
     compose_views,
+    path_shape,
+    reshape_step,
     view_layout,
     view_memory,
     view_node,
@@ -40,7 +44,7 @@ from weft.dtypes.scalar_types import CLASSES, public_dtype
 from weft.eager import materialise
 from weft.eager.apply import bind, compute_if_small
 from weft.eager.materialise import add_pending
-from weft.eager.native import NATIVE_ELEMENTS, introduce, start
+from weft.eager.native import NATIVE_ELEMENTS, introduce, not_available, start
 from weft.eager.peek import memory_of
 from weft.errors import DTypeError, ShapeError, TraceError
 from weft.graph.node import Node, Shape
@@ -180,10 +184,12 @@ class Array(NumpyMethods):
     array([6., 8.], dtype=float32)
     """
 
-    __slots__ = ("_base", "_layout", "_placeholder_strides", "_path", "_source")
+    __slots__ = ("_base", "_before", "_index", "_layout", "_placeholder_strides", "_source", "_steps")
 
     _base: Array | None
-    _path: ViewPath
+    _steps: ViewPath | None  # of a view: its path from the base; None while it is not known
+    _before: ViewPath  # of a view that native code made: the path of the array that was indexed, and its index
+    _index: Any
     _layout: ViewLayout | None  # of a view: where its elements lie; None if NumPy has no such view, or it was not needed yet
     _source: weakref.ref[Node] | None  # of a view: the node of its base from which ``_node`` was computed
     _placeholder_strides: tuple[int, ...]  # of a placeholder for a view: the strides of the view, in elements
@@ -222,7 +228,7 @@ class Array(NumpyMethods):
             part = native(self)
         if part is None:
             return view_node(source, self._path)
-        if not self._path and "reduced" in source.params:  # for messages about shapes that do not broadcast
+        if "reduced" in source.params and not self._path:  # for messages about shapes that do not broadcast
             part._node.params = source.params
         return part._node
 
@@ -230,6 +236,22 @@ class Array(NumpyMethods):
     def cell(self) -> Array:
         """The Cell that holds the content: the array itself, or the base of a view."""
         return self if self._base is None else self._base
+
+    @property
+    def _path(self) -> ViewPath:
+        """The steps of a view from its base."""
+        if (path := self._steps) is None:
+            assert self._base is not None
+            assert self._layout is not None  # native code made the view
+            if self._index is RESHAPED:
+                path = () if self._layout[0] == self._base._node.shape else (reshape_step(self._layout[0]),)
+            else:
+                shape = path_shape(self._base._node.shape, self._before)
+                selection = select_basic(self._index, shape)
+                assert selection is not None
+                path = compose_views(self._before, selection.path)
+            self._steps = path
+        return path
 
     def _set(self, node: Node) -> None:
         """Replace the content by one of the same shape and dtype; a view writes through."""
@@ -253,9 +275,9 @@ class Array(NumpyMethods):
         out = _new(ndarray)
         base = self._base
         if base is None:
-            out._base, out._path, out._layout = self, path, layout
+            out._base, out._steps, out._layout = self, path, layout
         else:
-            out._base, out._path, out._layout = base, compose_views(self._path, path), None
+            out._base, out._steps, out._layout = base, compose_views(self._path, path), None
         out._trace = CONTEXT.trace
         out._source = None
         return out
@@ -363,6 +385,7 @@ class Array(NumpyMethods):
         if not selection.axes:
             if selection.is_element:
                 return self._element(index, selection)
+            not_available()  # views are made natively once they are many
             return self._view(selection.path, None if self._base is not None else selection.find_layout(self._node))
         node = self.node
         result = indexing.gather_selection(view_node(node, selection.path), selection)
@@ -607,7 +630,7 @@ def wrap_buffer(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> A
 
 
 install(Array, ndarray, Scalar, wrap)
-introduce(ndarray, Scalar)
+introduce(ndarray, Scalar, TRANSPOSES, RESHAPED)
 buffer_protocol.install(Array, ndarray, Scalar)
 
 

@@ -16,22 +16,18 @@ import numpy as np
 from weft.array.convert import convert_checked
 from weft.array.methods import Methods
 from weft.array.views import (
-    ViewLayout,
     ViewPath,
-    find_row_layout,
     permute_step,
     reshape_step,
     reshape_strides,
     row_major,
-    row_path,
-    view_layout,
     view_step,
     view_strides,
 )
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.names import NAMES as DEVICE_NAMES
 from weft.devices.names import canonical_name
-from weft.dtypes.formats import COMPLEX, DEFAULT, INTEGERS, Format
+from weft.dtypes.formats import COMPLEX, DEFAULT, INTEGERS
 from weft.dtypes.parse import layout, parse_dtype, read_integers
 from weft.dtypes.parse import stored as stored_dtype
 from weft.dtypes.rounding import convert_array, decode_array
@@ -40,7 +36,6 @@ from weft.eager.apply import bind
 from weft.eager.native import NATIVE_ELEMENTS
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.rules import memoise
 from weft.graph.primitives.table import TABLE, check_addressable
 from weft.graph.source_lines import user_frame
 from weft.runtime import execute
@@ -324,24 +319,6 @@ def _read_numbers(node: Node, free: bool = False) -> np.ndarray:
     return content if content.dtype.names is None else decode_array(content)
 
 
-_INT_TYPE = frozenset((int,))
-
-
-@memoise
-def _find_reshape(want: tuple[int, ...], shape: Shape, dtype: Format) -> tuple[ViewPath, ViewLayout | None]:
-    """Return the path, and the layout, of a reshape of an array that is no view."""
-    resolved = resolve_shape(want, prod(shape), shape)
-    path = () if resolved == shape else (reshape_step(resolved),)
-    return path, view_layout(shape, dtype, path)
-
-
-@memoise
-def _find_transpose(shape: Shape, dtype: Format) -> tuple[ViewPath, ViewLayout | None]:
-    """Return the path, and the layout, of the array with its axes reversed."""
-    path = () if len(shape) < 2 else (permute_step(tuple(reversed(range(len(shape))))),)
-    return path, view_layout(shape, dtype, path)
-
-
 class NumpyMethods(Methods, Cell):
     """Base of Array."""
 
@@ -349,7 +326,6 @@ class NumpyMethods(Methods, Cell):
 
     if TYPE_CHECKING:
         _base: Any
-        _path: ViewPath
         _placeholder_strides: tuple[int, ...]
         _view: Callable[..., Any]
         _wrap_array: Callable[..., Any]
@@ -358,6 +334,8 @@ class NumpyMethods(Methods, Cell):
         dtype: np.dtype
         to_device: Callable[..., Any]
 
+        @property
+        def _path(self) -> ViewPath: ...
         @property
         def node(self) -> Node: ...
         @property
@@ -579,10 +557,11 @@ class NumpyMethods(Methods, Cell):
             import weft
 
             return weft.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)  # type: ignore[return-value]
-        if self._base is None and order == "C":
+        if order == "C":
+            native = NATIVE_ELEMENTS.reshape
             want = shape[0] if len(shape) == 1 and type(shape[0]) is tuple else shape
-            if _INT_TYPE.issuperset(map(type, want)) and CONTEXT.eager_limit and (node := self._node).size:
-                return self._view(*_find_reshape(want, node.shape, node.dtype))
+            if (view := native(self, want)) is not None:
+                return view
         node = self.node
         if order != "C" and (turned := self._transpose_to_order(order, "reshape")) is not None:
             return turned.reshape(resolve_shape(shape, node.size, node.shape)[::-1]).transpose()
@@ -621,10 +600,8 @@ class NumpyMethods(Methods, Cell):
     @property
     def T(self) -> Self:  # noqa: N802
         """A view with the axes reversed."""
-        if self._base is None and CONTEXT.eager_limit:
-            node = self._node
-            return self._view(*_find_transpose(node.shape, node.dtype))
-        return self.transpose()
+        native = NATIVE_ELEMENTS.transpose
+        return view if (view := native(self)) is not None else self.transpose()
 
     @property
     def mT(self) -> Self:  # noqa: N802
@@ -669,17 +646,8 @@ class NumpyMethods(Methods, Cell):
         return self._items()
 
     def _items(self) -> Iterator[Any]:
-        shape = self.shape
-        if len(shape) > 1:
-            if self._base is not None or not CONTEXT.eager_limit:
-                yield from map(self.__getitem__, range(shape[0]))
-                return
-            row_shape, strides, nbytes = find_row_layout(shape, self._node.dtype)
-            for i in range(shape[0]):
-                yield self._view(row_path(i, shape), (row_shape, strides, i * nbytes))
-            return
         native = NATIVE_ELEMENTS.element  # tried first: saves the call of a Python function
-        for i, value in enumerate(map(native, repeat(self), range(shape[0]))):
+        for i, value in enumerate(map(native, repeat(self), range(self.shape[0]))):
             yield self[i] if value is None else value
 
     def __contains__(self, value: Any) -> bool:

@@ -303,6 +303,17 @@ def permute_step(axes: Sequence[int]) -> ViewStep:
     return ("permute", {"axes": tuple(axes)})
 
 
+def path_shape(shape: Shape, path: ViewPath) -> Shape:
+    """Return the shape at the end of a path from an array of ``shape``."""
+    for _, params in path:
+        shape = params["shape"] if "shape" in params else tuple([shape[a] for a in params.get("axes", range(len(shape)))])
+    return shape
+
+
+TRANSPOSES: tuple[ViewPath, ...] = ((), (), *[(permute_step(range(n)[::-1]),) for n in range(2, 9)])  # by dimensions
+RESHAPED = "reshape"  # in place of an index, in a view that native code makes
+
+
 def row_major(shape: Shape) -> tuple[int, ...]:
     """Return the strides of a contiguous array, in elements."""
     strides = [0] * len(shape)
@@ -344,13 +355,6 @@ def row_path(row: int, shape: Shape) -> ViewPath:
 def _find_row_steps(shape: Shape) -> tuple[Shape, Shape, Shape, ViewStep]:
     """Return what the paths to all rows have in common: starts along the other axes, steps, extents and the last step."""
     return (0,) * (len(shape) - 1), (1,) * len(shape), (1, *shape[1:]), reshape_step(shape[1:])
-
-
-@memoise
-def find_row_layout(shape: Shape, dtype: Format) -> tuple[Shape, tuple[int, ...], int]:
-    """Return the shape and the strides of a row of an array, and the bytes between two rows."""
-    strides = [stride * dtype.bytes for stride in row_major(shape)]
-    return shape[1:], tuple(strides[1:]), strides[0]
 
 
 def view_strides(shape: Shape, strides: Sequence[int], path: ViewPath) -> tuple[int, ...]:

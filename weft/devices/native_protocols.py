@@ -20,7 +20,10 @@ class SmallOperationContext(NamedTuple):
     array, value, node : the classes ndarray, Scalar and Node
     leaf : the primitive of leaf nodes
     empty_result : empty params; reduced: the name of the param that a result inherits from an operand of its shape
-    node_slots, array_slots : initial values of the other slots of a new node and a new array
+    node_slots, array_slots, view_slots : initial values of the other slots of a new node, a new array and a new view
+    view_reads : the list with the number of times that views have cached a node
+    transposes : the path of a transpose by the number of dimensions
+    reshaped : the index of a view that is a reshape
     """
 
     local: Any
@@ -33,6 +36,10 @@ class SmallOperationContext(NamedTuple):
     reduction_node: str
     node_slots: dict[str, Any]
     array_slots: dict[str, Any]
+    view_slots: dict[str, Any]
+    view_reads: list[int]
+    transposes: tuple[Any, ...]
+    reshaped: str
 
 
 class PreparedCall(NamedTuple):
@@ -89,6 +96,8 @@ class SmallWork(Protocol):
     """A device's native functions for small operations.
 
     element(x, index) : return an element as a new Scalar
+    part(x, index) : the same, and views for integers, slices, None and an ellipsis
+    transpose(x), reshape(x, shape) : return a view of an array that is no view; one extent of the shape may be -1
     store(x, index, number) : write an element, return True if it was written
     number(x) : return the only element as a Python number
     show(x) : return a NumPy array over the memory of an array or a view, for immediate use
@@ -101,6 +110,9 @@ class SmallWork(Protocol):
     """
 
     element: Callable[..., Any]
+    part: Callable[..., Any]
+    transpose: Callable[..., Any]
+    reshape: Callable[..., Any]
     store: Callable[..., Any]
     number: Callable[..., Any]
     show: Callable[..., Any]

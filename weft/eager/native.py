@@ -22,10 +22,12 @@ from weft.eager.implementations import prepare_call
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import INPUT, input_leaf
 from weft.runtime import execute
+from weft.runtime.cell import VIEW_READS
 from weft.runtime.context import CONTEXT
 
 _NO_PARAMS: dict[str, Any] = {}
 _CLASSES: list[Any] = []
+_VIEW_PATHS: list[Any] = []
 _WORK: list[SmallWork | None] = []  # the device's native functions, once the device is in use
 
 
@@ -41,7 +43,7 @@ def not_available(*operands: Any) -> None:
 MAX_MISSES = 300  # compiling the functions takes 50 ms, once on each machine; programs that make few small arrays do without
 _MISSES = [0]
 _PARTS_LOADED: list[bool] = []
-_ELEMENTS, _PARTS = ("element", "store", "number"), ("show", "take", "put", "open", "full")
+_ELEMENTS, _PARTS = ("element", "store", "number"), ("show", "take", "put", "open", "full", "transpose", "reshape")
 
 
 class NativeElements:
@@ -54,6 +56,7 @@ class NativeElements:
             setattr(self, name, not_available)
 
     if TYPE_CHECKING:
+        element: Callable[..., Any]
 
         def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
@@ -134,9 +137,11 @@ _ELEMENTWISE_FUNCTIONS: list[NativeElementwise] = []
 _SHAPED_FUNCTIONS: list[NativeShaped] = []
 
 
-def introduce(array: type, value: type) -> None:
-    """Set the classes of arrays and of scalars."""
+def introduce(array: type, value: type, transposes: tuple[Any, ...], reshaped: str) -> None:
+    """Set the classes of arrays and of scalars, and what they understand as the paths of views: see
+    ``SmallOperationContext``."""
     _CLASSES[:] = array, value
+    _VIEW_PATHS[:] = transposes, reshaped
 
 
 def call_after_views(native: Callable[..., Any], *operands: Any) -> Any:
@@ -161,6 +166,7 @@ def start() -> None:
     work = device.small_work(SmallOperationContext(
         CONTEXT, "eager_limit", array, value, Node, INPUT, _NO_PARAMS, "reduced",
         {"inputs": (), "source_line": None, "holder": None}, {"_base": None, "_trace": None},
+        {"_trace": None, "_source": None}, VIEW_READS, *_VIEW_PATHS,
     ))
     _WORK.append(work)
     for name in _ELEMENTS:
@@ -176,6 +182,7 @@ def load_parts() -> None:
     if (work := _WORK[0]) is not None:
         for name in _PARTS:
             setattr(NATIVE_ELEMENTS, name, getattr(work, name))
+        NATIVE_ELEMENTS.element = work.part
 
 
 def _offer(key: tuple[Primitive, tuple[Format, ...]], function: Callable[..., None]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
+from types import MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from weft.devices.cpu.native import layouts
 from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import MethodDef, builtin
-from weft.devices.cpu.native.imported_symbols import METH_FASTCALL, METH_KEYWORDS
+from weft.devices.cpu.native.imported_symbols import METH_FASTCALL, METH_KEYWORDS, TYPE_DEALLOC
 from weft.devices.cpu.native.threads import permanent
 from weft.devices.native_protocols import PreparedCall, ResultInfo, SmallOperationContext, WarmCall, WarmCallContext, WatchRow
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FORMATS, Format
@@ -134,7 +135,7 @@ def install(cls: type, table: str, world: WarmCallContext, address: int, state: 
 
 # ---- small operations
 
-PARTS = ("show", "take", "put", "open", "full")  # the functions of parts_ir.py
+PARTS = ("show", "take", "put", "open", "full", "part", "transpose", "reshape")  # the functions of parts_ir.py and views_ir.py
 _ROW = layouts.extent(layouts.OPERATION_ROW)
 _KINDS = {"signed": layouts.INTEGER, "unsigned": layouts.UNSIGNED, "bool": layouts.BOOLEAN}
 
@@ -144,12 +145,17 @@ class CPUSmall:
 
     def __init__(self, world: SmallOperationContext, native: dict[str, int], allocator: Allocator, state: int) -> None:
         self._native = native
+        self._state = state
         self._formats = _formats()
         own = world.local.__dict__
         names = "__dict__"
         node_slots = [x for name, value in world.node_slots.items() for x in (offset_in(world.node, name), id(value))]
         array_slots = [x for name, value in world.array_slots.items() for x in (offset_in(world.array, name), id(value))]
-        for referenced in (world, own, names, *world.node_slots.values(), *world.array_slots.values()):
+        view_slots = [x for name, value in world.view_slots.items() for x in (offset_in(world.array, name), id(value))]
+        members = [x for cls in world.value.__mro__ for x in vars(cls).values() if isinstance(x, MemberDescriptorType)]
+        offsets = [offset_in(world.array, x.__name__) for x in members]
+        slots = (*world.node_slots.values(), *world.array_slots.values(), *world.view_slots.values())
+        for referenced in (world, own, names, *slots):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(referenced))  # the state holds no references
         layouts.write(state, layouts.SMALL_STATE, {
             "thread": -1, "own": id(own), "local": id(world.local), "dict": id(names),
@@ -164,7 +170,15 @@ class CPUSmall:
             "leaf": id(world.leaf), "nothing": id(world.empty_result), "empty": id(()), "reduced": id(world.reduction_node),
             "node": _words(node_slots), "node_slots": len(world.node_slots),
             "result": _words(array_slots), "result_slots": len(world.array_slots), "allocator": allocator.address,
+            **{name: offset_in(world.array, f"_{name}") for name in ("steps", "before", "index")},
+            "view": _words(view_slots), "view_slots": len(world.view_slots),
+            "shapes": permanent(layouts.SHAPE_SIZE * layouts.SHAPES),
+            "read": 0, "view_reads": id(world.view_reads),
+            "transposes": id(world.transposes), "reshaped": id(world.reshaped),
+            "kept": 0, "kept_scalars": permanent(8 * layouts.MAX_KEPT), "scalar_weak": world.value.__weakrefoffset__,
+            "array_offsets": _words(offsets), "array_offset_count": len(offsets),
         })
+        ctypes.c_int64.from_address(id(world.value) + TYPE_DEALLOC).value = native["weft_scalar_free"]
         self.element = builtin("weft_element", native["weft_element"], None)
         self.store = builtin("weft_store", native["weft_store"], None)
         self.number = builtin("weft_number", native["weft_number"], None)
@@ -174,6 +188,8 @@ class CPUSmall:
         if name not in PARTS:
             raise AttributeError(name)
         function = self.__dict__[name] = builtin(f"weft_{name}", self._native[f"weft_{name}"], None)
+        read = self._state + layouts.offset(layouts.SMALL_STATE, "read")
+        ctypes.c_int64.from_address(read).value = self._native["weft_refresh"]
         return function
 
     def operation(self, arity: int) -> CPUOperation:

@@ -14,7 +14,9 @@ NDARRAY = {
     "address": (OBJECT_SIZE, "i64"), "dims": (OBJECT_SIZE + 8, "i32"), "extents": (OBJECT_SIZE + 16, "ptr"),
     "strides": (OBJECT_SIZE + 24, "ptr"),
 }
+TYPE_DEALLOC = OBJECT_SIZE + 32  # object.h, PyTypeObject: offset of tp_dealloc
 MAX_DIMS = 64  # of NumPy 2
+SLICE = {name: (OBJECT_SIZE + 8 * k, "ptr") for k, name in enumerate(("start", "stop", "step"))}  # sliceobject.h, PySliceObject
 PY_EQ = 2  # object.h: == for PyObject_RichCompareBool
 BF_GETBUFFER, BF_RELEASEBUFFER, TP_DEALLOC, TP_MEMBERS = 1, 2, 52, 72  # typeslots.h: kinds of type slots
 T_PYSSIZET, T_LONGLONG, READONLY = 19, 17, 1  # structmember.h: types of members, and a flag
@@ -66,7 +68,9 @@ ptr PyType_GenericAlloc(ptr, i64)
 ptr _PyObject_New(ptr)
 void PyObject_Free(ptr)
 void PyObject_GC_UnTrack(ptr)
+void PyObject_GC_Del(ptr)
 void PyObject_ClearWeakRefs(ptr)
+ptr PyWeakref_NewRef(ptr, ptr)
 i32 PyObject_GetBuffer(ptr, ptr, i32)
 i32 PyBuffer_FillInfo(ptr, ptr, ptr, i64, i32, i32)
 void PyBuffer_Release(ptr)

@@ -115,22 +115,32 @@ OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # kinds of program inputs
 WARM_WRITTEN = _words("input output nodes buffers")
 
 RELEASE_ABOVE_WORK = 1 << 18  # elements, or steps of a sum, above which a dynamic kernel releases the interpreter lock
+MAX_KEPT = 256  # Scalars that are kept for the next elements
 MAX_SMALL_BYTES = 1 << 20  # bytes of the largest result of a native small operation
 
 # The state of small operations (small_ir.py), written by ``call_tables.CPUSmall``. thread: id of the thread whose dict of
 # thread-local attributes is ``own``; limit: name of the attribute with the largest result; homes: per size class; formats: table
 # of FORMAT rows; array to params: classes and offsets of slots, and NumPy's class of arrays; node, result: pairs (offset,
-# object), the initial slots of new nodes and arrays; weak: offset of a node's weak references
+# object), the initial slots of new nodes and arrays; weak: offset of a node's weak references; steps, before, index: offsets of
+# slots of views; view: their initial slots; shapes: table of SHAPE rows; read: weft_refresh, 0 until it is loaded; view_reads:
+# ``cell.VIEW_READS``; transposes: a tuple of paths by dimensions; reshaped: the ``index`` of reshapes; kept, kept_scalars: number
+# and list of the Scalars that are kept; scalar_weak, array_offsets: offsets of weak references and of all slots of a Scalar
 SMALL_STATE = _words(
     "thread own local dict limit homes formats format_count array scalar_type base content source layout ndarray "
-    "node_type value dtype shape op params weak leaf nothing empty reduced node node_slots result result_slots allocator",
+    "node_type value dtype shape op params weak leaf nothing empty reduced node node_slots result result_slots allocator "
+    "steps before index view view_slots shapes read view_reads transposes reshaped "
+    "kept kept_scalars scalar_weak array_offsets array_offset_count",
     pointers="own local dict limit homes formats array scalar_type ndarray node_type leaf nothing empty reduced node result "
-    "allocator",
+    "allocator view shapes read view_reads transposes reshaped kept_scalars array_offsets",
 )
 # kind: FLOAT32, ... UNSIGNED, UNUSED: how a number is read and written; least, most: range of accepted Python ints
 FORMAT = _words("dtype numpy bytes kind least most", pointers="dtype numpy")  # numpy: NumPy's dtype
 # Where the elements of a small array lie: its node, or that of its base; a FORMAT row; extents and strides (in bytes) as C arrays
 PLACE = _words("node format address shape dims extents strides size", pointers="node format shape extents strides")
+# extents and strides that a view had, and the tuples of them, which other views share: a row of a hash table of SHAPES rows
+SHAPE = {**_words("dims shape strides", pointers="shape strides"), "words": (24, "i64")}  # extents, then strides
+SHAPES, SHAPE_DIMS = 64, 4
+SHAPE_SIZE = 24 + 16 * SHAPE_DIMS
 UNSIGNED = 6  # a kind in addition to those of inputs
 OPERATION = _words("count rows", pointers="rows")  # a row for each supported dtype
 OPERATION_ROW = _words("dtype function op result bytes format", pointers="dtype function op result format")

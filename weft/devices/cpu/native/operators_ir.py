@@ -14,6 +14,7 @@ from weft.devices.cpu.native.layouts import BOOLEAN, BUFFER, FLOAT32, FLOAT64, F
 from weft.devices.cpu.native.memory_ir import BUILTIN, return_none
 from weft.devices.cpu.native.pool_ir import count_event
 from weft.devices.cpu.native.routine import Body, Value, routine
+from weft.devices.cpu.native.scalars_ir import copy_element
 
 TIMES = 6  # number of words of a function of two operands; the number of calls is stored behind them
 MAX_BROADCAST_CALLS = 32  # broadcasting with more calls than this, of fewer elements each, is left to NumPy
@@ -71,6 +72,7 @@ def _run(f: Body, function: Value, words: Value) -> None:
 def call_unary(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x) -> array or None. self: an operation."""
     operation = f.call("PyLong_AsVoidPtr", self)
+    f.call(small.refresh, f.array(args, "ptr")[0])
     x = f.call(small.content, f.array(args, "ptr")[0])
     small.none_unless(f, ~x.null & (nargs == 1))
     row = f.call(row_of, operation, small.slot(f, x, "dtype")[0])
@@ -140,6 +142,8 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
     most = f.call(small.limit)
     small.none_unless(f, (most > 0) & (nargs >= 2))
     arguments = f.array(args, "ptr")
+    for k in range(2):
+        f.call(small.refresh, arguments[k])
     x, y = f.call(small.content, arguments[0]), f.call(small.content, arguments[1])
     words, room = f.array(f.allocate_fixed(f"[{TIMES + 3} x i64]")), f.allocate_fixed("i64")
     like, other = f.variable("ptr", x), f.variable("ptr", y)
@@ -199,6 +203,9 @@ def call_shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
     plans, arguments = f.array(f.call("PyLong_AsVoidPtr", self), "ptr"), f.array(args, "ptr")
     most = f.call(small.limit)
     small.none_unless(f, most > 0)
+    f.call(small.refresh, arguments[0])
+    with f.when(nargs == 2):
+        f.call(small.refresh, arguments[1])
     x = f.call(small.content, arguments[0])
     y_ = f.variable("ptr", x)
     with f.when(nargs == 2):
@@ -283,20 +290,12 @@ def find_element(f: Body, place_: Value, index_: Value) -> None:
 @routine("ptr weft_element" + BUILTIN, exported=True)
 def element(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x, index) -> Scalar or None. x may be a view."""
-    arguments, state, place = f.array(args, "ptr"), small.state_of(f), small.new_place(f)
+    arguments, place = f.array(args, "ptr"), small.new_place(f)
     small.none_unless(f, (f.call(small.limit) > 0) & (nargs == 2))
     small.none_unless(f, f.call(small.locate, arguments[0], place.pointer))
-    source = f.call(find_element, place.pointer, arguments[1])
-    small.none_unless(f, source != 0)
-    form, node = f.record(place["format"], FORMAT), place["node"]
-    nbytes, dtype = form["bytes"], form["dtype"]
-    f.call("Py_IncRef", node)
-    buffer = f.call(small.make_buffer, nbytes)
-    with f.unless(buffer.null):
-        f.copy(f.record(buffer, BUFFER)["address"].to("ptr"), source.to("ptr"), nbytes)
-    f.call("Py_DecRef", node)
-    f.ret_if(buffer.null, None)
-    f.ret(f.call(small.array, f.call(small.node, state["leaf"], state["nothing"], state["empty"], dtype, buffer), True))
+    place["address"] = f.call(find_element, place.pointer, arguments[1])
+    small.none_unless(f, place["address"] != 0)
+    f.ret(f.call(copy_element, place.pointer))
 
 
 @routine("ptr weft_store" + BUILTIN, exported=True)
@@ -357,4 +356,6 @@ def to_python_number(f: Body, self: Value, args: Value, nargs: Value) -> None:
     return_none(f)
 
 
-ROUTINES = (row_of, run, call_unary, spread, two, call_shaped, index, find_element, element, store, to_python_number)
+ROUTINES = (
+    row_of, run, call_unary, spread, two, call_shaped, index, find_element, element, store, to_python_number,
+)

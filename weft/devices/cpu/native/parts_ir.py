@@ -85,6 +85,54 @@ def show(f: Body, self: Value, args: Value, nargs: Value) -> None:
     f.ret(out)
 
 
+@routine("ptr weft_copy_part(ptr place, ptr shape, i64 limit)")
+def copy_part(f: Body, place_: Value, shape: Value, most: Value) -> None:
+    """Return a new node with a copy of the elements of a place; null if it is not small or with an exception set."""
+    place, state = f.record(place_, PLACE), small.state_of(f)
+    form = f.record(place["format"], FORMAT)
+    nbytes = place["size"] * form["bytes"]
+    f.ret_unless((nbytes <= most) & (nbytes <= layouts.MAX_SMALL_BYTES), None)
+    buffer = f.call(small.make_buffer, (nbytes == 0).pick(1, nbytes))
+    f.ret_if(buffer.null, None)
+    to = small.new_place(f)
+    to["address"], to["extents"] = f.record(buffer, BUFFER)["address"], place["extents"]
+    to["format"], to["dims"], to["size"] = place["format"], place["dims"], place["size"]
+    small.set_row_major(f, to)
+    f.call(move, to.pointer, place_)
+    f.ret(f.call(small.node, state["leaf"], state["nothing"], shape, form["dtype"], buffer))
+
+
+@routine("void weft_refresh(ptr view)", exported=True)
+def refresh(f: Body, view: Value) -> None:
+    """Let a view cache a copy of the part of its base's content that it shows, as ``Array.node`` does, if that is small."""
+    place, state, most = small.new_place(f), small.state_of(f), f.call(small.limit)
+    f.ret_unless(most > 0)
+    f.ret_unless(f.call(small.locate, view, place.pointer))
+    source, layout = place["node"], small.slot(f, view, "layout")[0]
+    f.ret_unless(f.call("PyDict_Size", small.slot(f, source, "params")[0]) == 0)  # Python gives them to some views
+    f.call("Py_IncRef", source)  # creating objects may run Python code and other threads
+    f.call("Py_IncRef", layout)
+    new, source_ref = f.call(copy_part, place.pointer, place["shape"], most), f.variable("ptr")
+    with f.unless(new.null):
+        source_ref.now = f.call("PyWeakref_NewRef", source, None)
+    with f.when(source_ref.now.null):
+        f.call("PyErr_Clear")
+        with f.unless(new.null):
+            f.call("Py_DecRef", new)
+    with f.otherwise():
+        reads = f.call("PyList_GetItem", state["view_reads"], 0)
+        count = f.call("PyLong_AsUnsignedLongLongMask", reads)
+        f.call("PyList_SetItem", state["view_reads"], 0, f.call("PyLong_FromUnsignedLongLong", count + 1))
+        for name, object_ in (("content", new), ("source", source_ref.now)):
+            before = small.slot(f, view, name)[0]
+            small.slot(f, view, name)[0] = object_
+            with f.unless(before.null):
+                f.call("Py_DecRef", before)
+    f.call("Py_DecRef", layout)
+    f.call("Py_DecRef", source)
+    f.ret()
+
+
 @routine("ptr weft_take" + BUILTIN, exported=True)
 def take(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x) or (numpy, dtype) -> a new array with a copy of a small array or view, or of NumPy's array or number."""
@@ -123,22 +171,12 @@ def take(f: Body, self: Value, args: Value, nargs: Value) -> None:
             place["address"], place["dims"], place["size"] = f.record(view, PY_BUFFER)["address"].to("i64"), 0, 1
             shape.now = state["empty"]
             f.call("Py_IncRef", shape.now)
-    format_ = place["format"]
-    nbytes, new = place["size"] * f.record(format_, FORMAT)["bytes"], f.variable("ptr")
-    with f.when((nbytes <= most) & (nbytes <= layouts.MAX_SMALL_BYTES)):
-        buffer = f.call(small.make_buffer, (nbytes == 0).pick(1, nbytes))
-        with f.unless(buffer.null):
-            to = small.new_place(f)
-            to["address"], to["extents"] = f.record(buffer, BUFFER)["address"], place["extents"]
-            to["format"], to["dims"], to["size"] = format_, place["dims"], place["size"]
-            small.set_row_major(f, to)
-            f.call(move, to.pointer, place.pointer)
-            dtype = f.record(format_, FORMAT)["dtype"]
-            new.now = f.call(small.node, state["leaf"], state["nothing"], shape.now, dtype, buffer)
-            new.now = f.call(small.array, new.now, place["dims"] == 0)
-    with f.otherwise():
-        new.now = f.symbol("_Py_NoneStruct")
-        f.call("Py_IncRef", new.now)
+    new = f.variable("ptr", f.call(copy_part, place.pointer, shape.now, most))
+    new.now = f.call(small.array, new.now, place["dims"] == 0)
+    with f.when(new.now.null):
+        with f.when(f.call("PyErr_Occurred").null):
+            new.now = f.symbol("_Py_NoneStruct")
+            f.call("Py_IncRef", new.now)
     with f.when(is_exported.now):
         f.call("PyBuffer_Release", view)
     with f.unless(node.now.null):
@@ -314,4 +352,4 @@ def full(f: Body, self: Value, args: Value, nargs: Value) -> None:
     f.ret(new.now)
 
 
-ROUTINES = (move, show, take, spread, put, open_, full)
+ROUTINES = (move, copy_part, refresh, show, take, spread, put, open_, full)

@@ -346,9 +346,8 @@ class Body(Function):
         with self.unless(condition):
             self.again()
 
-    def ret_unless(self, condition: Value, value: Operand = None) -> None:
-        with self.unless(condition):
-            self.ret(value)
+    def ret_unless(self, condition: Value, value: Operand = None, release: Value | None = None) -> None:
+        self.ret_if(~condition, value, release)
 
 
 _SIZE = {"i32": 4, "i64": 8, "ptr": 8}

@@ -85,6 +85,20 @@ def content(f: Body, object_: Value) -> None:
     f.ret(node)
 
 
+@routine("void weft_small_refresh(ptr object)")
+def refresh(f: Body, object_: Value) -> None:
+    """Let a view that has not been read since its base changed cache its node. That may run Python code and other threads."""
+    state, none = state_of(f), f.symbol("_Py_NoneStruct")
+    f.ret_unless(f.record(object_, OBJECT)["type"] == state["array"])
+    base = slot(f, object_, "base")[0]
+    f.ret_if((base == none) | state["read"].null)
+    source = slot(f, object_, "source")[0]
+    with f.unless(source == none):
+        f.ret_if(f.record(source, WEAKREF)["target"] == slot(f, base, "content")[0])
+    f.call_address(state["read"], object_)
+    f.ret()
+
+
 def new_place(f: Body) -> Record:
     """Return a PLACE with memory for extents and strides."""
     place = f.record(f.allocate_fixed(f"[{len(PLACE)} x i64]"), PLACE)
@@ -278,4 +292,4 @@ def array(f: Body, node_: Value, value: Value) -> None:
     f.ret(new)
 
 
-ROUTINES = (limit, content, apply_layout, locate, is_writable, size, format_, number, same, make_buffer, node, array)
+ROUTINES = (limit, content, apply_layout, locate, is_writable, size, format_, number, refresh, same, make_buffer, node, array)
