@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import replace
 
 import llvmlite.binding as llvm
@@ -170,6 +171,34 @@ def test_all_paths_give_the_same_bits(ta, tb):
     close(results[0], a.T if ta else a, b.T if tb else b, F4)
     for c in results[1:]:
         assert np.array_equal(c.view(np.uint32), results[0].view(np.uint32))
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_tiles_that_differ_in_a_row_or_in_packing_share_a_function(long):
+    """The values of the stores are emitted once for each width of a tile."""
+    rng = np.random.default_rng()
+    height, vectors = 6, 2
+    lanes = host_isa().lanes(F4.bytes)
+    for _ in range(5):
+        panels, columns = int(rng.integers(4, 20)), int(rng.integers(2, 9))
+        last = int(rng.integers(1, vectors * lanes))
+        m, n, k = panels * height - int(rng.integers(1, panels)), columns * vectors * lanes + last, int(rng.integers(20, 700))
+        kernel = product(m, n, k)
+        store = kernel.phases[0].stages[0].stores[0]
+        kernel = with_stores(kernel, [replace(store, value=op("exp" if long else "sqrt", store.value))])
+        plan = tiles((height, vectors), pack_b=True)
+        run = Compiled(kernel, plan=plan)
+        ir = run.generated.ir
+        assert ir.count("define internal void @product.tile") == 2
+        assert "product copies b" in run.generated.paths
+        if not long:
+            assert len(re.findall(r"= call .*@llvm.sqrt", ir)) == height * (vectors + -(-last // lanes))
+        a, b, c = random(rng, (m, k)), random(rng, (k, n)), np.full((m, n), np.nan, F4.numpy)
+        a, b = np.abs(a) / k, np.abs(b)
+        run(a, b, c)
+        plain = np.full((m, n), np.nan, F4.numpy)
+        Compiled(kernel, plan=tiles((1, 1)))(a, b, plain)
+        assert np.array_equal(c, plain) and np.isfinite(c).all()
 
 
 def test_rows_do_not_depend_on_their_number():

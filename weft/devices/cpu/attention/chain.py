@@ -91,7 +91,7 @@ class Tiles:
                 name, p.rows, p.vectors, plan.lanes, plan.scalar, p.a_row, p.a_k, p.b_k, p.k, MAX_ADDITION_CHAIN,
                 align=plan.lanes * plan.size, fma=plan.isa.fma,
             )
-            emit_microkernel(self.m, micro, "", self._finish(micro, p.t_row, p.mode))
+            emit_microkernel(self.m, [micro], "", self._finish(micro, p.t_row, p.mode))
         return self.functions[p]
 
     def _finish(self, micro: MicrokernelSpec, t_row: int, mode: str) -> Callable[[Function, Tile], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -53,34 +54,41 @@ class Epilogue:
 
     # ---- a tile in registers
 
-    def emit(self, f: Function, tile: Tile, tail: int) -> None:
-        """Store a tile whose first element is (%i, %j). ``tail``: lanes in use of each row's last vector, 0 for all."""
+    def emit(self, f: Function, tile: Tile, tail: int, is_tall: str = "") -> None:
+        """Store a tile whose first element is (%i, %j).
+
+        tail: lanes in use of each row's last vector, 0 for all. is_tall: whether the last row is stored; empty if it always is.
+        """
         rows, vectors = len(tile), len(tile[0])
         if self.cost * rows * vectors > INLINE_COST and rows * vectors > 1:
             self.module.took("product epilogue apart")
-            self._call(f, tile, tail)
+            self._call(f, tile, tail, is_tall)
             return
         if self.cost > 1:
             self.module.took("product epilogue")
         base = self._env(f)
-        columns, lines = {}, {}
+        columns = {}
         for v in range(vectors):
             env = self._element_env(base, 0, v, tail if v == vectors - 1 else 0)
             self._hoist(f, env, column=True)
             columns[v] = env.memo
-        for r in range(rows):
-            env = self._element_env(base, r, 0, 0)
-            env.vector = None
-            self._hoist(f, env, column=False)
-            lines[r] = env.memo
+        always = rows - bool(is_tall)
+        lines = [self._hoist_row(f, base, r) for r in range(always)]
         cells = self.tallies.begin(f)
         for r in range(rows):
-            for v in range(vectors):
-                live = tail if v == vectors - 1 else 0
-                env = self._element_env(base, r, v, live)
-                env.memo = {**columns[v], **lines[r]}
-                self._store(f, env, tile[r][v], cells)
+            with f.when(is_tall) if r == always else nullcontext():
+                line = lines[r] if r < always else self._hoist_row(f, base, r)
+                for v in range(vectors):
+                    env = self._element_env(base, r, v, tail if v == vectors - 1 else 0)
+                    env.memo = {**columns[v], **line}
+                    self._store(f, env, tile[r][v], cells)
         self.tallies.end(f, cells)
+
+    def _hoist_row(self, f: Function, base: Env, r: int) -> dict:
+        env = self._element_env(base, r, 0, 0)
+        env.vector = None
+        self._hoist(f, env, column=False)
+        return env.memo
 
     def _env(self, f: Function) -> Env:
         """Return the Env that all elements share: pointers, scalars, the outer loops."""
@@ -146,8 +154,9 @@ class Epilogue:
 
     # ---- a tile in memory, for long epilogues
 
-    def _call(self, f: Function, tile: Tile, tail: int) -> None:
+    def _call(self, f: Function, tile: Tile, tail: int, is_tall: str) -> None:
         rows, vectors = len(tile), len(tile[0])
+        stored = f.let(f"select i1 {is_tall}, i64 {rows}, i64 {rows - 1}") if is_tall else rows
         width = self.lanes * self.size
         room = f.local(f"[{rows * vectors} x {self.vector}]", width)
         for r in range(rows):
@@ -156,12 +165,12 @@ class Epilogue:
         outer = "".join(f", i64 %o{n}" for n in range(len(self.p.outer)))
         full = vectors - bool(tail)
         place = f"i64 %i, i64 %j, ptr %args{outer}"
-        f.do(f"call void @{self._outline(0)}(ptr {room}, i64 {rows}, i64 {full}, i64 {vectors}, {place})")
+        f.do(f"call void @{self._outline(0)}(ptr {room}, i64 {stored}, i64 {full}, i64 {vectors}, {place})")
         if tail:
             part = f.offset(room, full * width)
             j = f.add("%j", full * self.lanes)
             name = self._outline(tail)
-            f.do(f"call void @{name}(ptr {part}, i64 {rows}, i64 1, i64 {vectors}, i64 %i, i64 {j}, ptr %args{outer})")
+            f.do(f"call void @{name}(ptr {part}, i64 {stored}, i64 1, i64 {vectors}, i64 %i, i64 {j}, ptr %args{outer})")
 
     def _outline(self, tail: int) -> str:
         """Return the name of ``@name(tile, rows, vectors, stride, i, j, args, outer...)``, for full vectors or ``tail`` lanes."""

@@ -9,7 +9,7 @@ in int32, and of bfloat16 take the same path: their k counts units of several nu
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -135,9 +135,9 @@ class _Driver:
         for path in ("product", *(path for path, holds in marks.items() if holds)):
             self.module.took(path)
         epilogue = Epilogue(self.module, self.kernel, self.p, self.isa, self.symbol)
-        for tall, wide, copy in itertools.product((True, False), (True, False), (False, True)):
-            if self._exists(tall, wide, copy):
-                self._emit_microkernel(tall, wide, copy, epilogue)
+        for wide in (True, False):
+            if self._variants(wide):
+                self._emit_microkernel(wide, epilogue)
         self._emit_packs()
         self._emit_unit()
         units = self.plan.m_units * self.plan.n_units * self.p.batch
@@ -158,11 +158,31 @@ class _Driver:
     def _name(self, part: str) -> str:
         return f"{self.symbol}.{part}"
 
-    def _kernel_name(self, tall: bool, wide: bool, copy: bool) -> str:
-        vectors = f"{self.plan.vectors}" if wide else f"{self.last_vectors}.last"
-        return self._name(f"tile{self.plan.rows - (not tall)}x{vectors}{'.copy' if copy else ''}")
+    def _variants(self, wide: bool) -> list[tuple[bool, bool]]:
+        """Return (tall, copy) of each variant of a microkernel, tall ones first."""
+        return [(tall, copy) for tall in (True, False) for copy in (False, True) if self._exists(tall, wide, copy)]
 
-    def _emit_microkernel(self, tall: bool, wide: bool, copy: bool, epilogue: Epilogue) -> None:
+    def _kernel_name(self, wide: bool) -> str:
+        return self._name(f"tile{self.plan.vectors}" if wide else f"tile{self.last_vectors}.last")
+
+    def _emit_microkernel(self, wide: bool, epilogue: Epilogue) -> None:
+        plan = self.plan
+        tail = 0 if wide else self.last_columns % plan.lanes
+        variants = self._variants(wide)
+        specs = [self._spec(tall, wide, copy) for tall, copy in variants]
+        talls = sum(tall for tall, _ in variants)
+
+        def finish(f: Function, tile: Tile) -> None:
+            is_tall = f.let(f"icmp slt i64 %variant, {talls}", "c") if 0 < talls < len(variants) else ""
+            epilogue.emit(f, self._correct(f, tile) if self.flip else tile, tail, is_tall)
+
+        def begin(f: Function) -> None:
+            if self.dot and self.steps >= 32:  # a tile takes so little time that its stores would wait for memory
+                epilogue.prefetch(f, specs[0].rows, specs[0].vectors)
+
+        emit_microkernel(self.module, specs, self.extra, finish, begin)
+
+    def _spec(self, tall: bool, wide: bool, copy: bool) -> MicrokernelSpec:
         plan, p = self.plan, self.p
         vectors = plan.vectors if wide else self.last_vectors
         tail = 0 if wide else self.last_columns % plan.lanes
@@ -170,22 +190,13 @@ class _Driver:
         a_row, a_k = p.a.free, p.a.k
         if plan.pack_a:
             a_row, a_k = (self.a_stride, 1) if self.a_along_k else (1, plan.rows)
-        micro = MicrokernelSpec(
-            self._kernel_name(tall, wide, copy), plan.rows - (not tall), vectors, plan.lanes, self.scalar, a_row, a_k,
+        return MicrokernelSpec(
+            self._kernel_name(wide), plan.rows - (not tall), vectors, plan.lanes, self.scalar, a_row, a_k,
             vectors * plan.lanes if packed else p.b.k, self.steps, p.order.block, self.piece, self.partial,
             self.level_bytes, 0 if packed else tail, plan.lanes * self.size if packed else self.size,
-            self.isa.fma, copy, p.b.free if plan.turn_b else 0, self.dot, self.flip and (copy or not packed), self._round_sum,
-            p.accumulator is not None and p.accumulator.every == 1,
+            self.isa.fma, copy, p.b.free if plan.turn_b else 0, self.dot, self.flip and (copy or not packed),
+            math.gcd(p.k, p.order.block, self.piece), self._round_sum, p.accumulator is not None and p.accumulator.every == 1,
         )
-
-        def finish(f: Function, tile: Tile) -> None:
-            epilogue.emit(f, self._correct(f, tile) if self.flip else tile, tail)
-
-        def begin(f: Function) -> None:
-            if self.dot and self.steps >= 32:  # a tile takes so little time that its stores would wait for memory
-                epilogue.prefetch(f, micro.rows, vectors)
-
-        emit_microkernel(self.module, micro, self.extra, finish, begin)
 
     def _correct(self, f: Function, tile: Tile) -> Tile:
         """Add the terms in %P to the rows of a tile."""
@@ -363,9 +374,11 @@ class _Driver:
                 with f.when(fresh):
                     name = self._name(f"sums{plan.rows - (not tall)}")
                     f.do(f"call void @{name}(ptr {rows}, ptr {copied}, i64 {c.kc}, i64 {c.at})")
+            variants = self._variants(wide)
+            variant = f", i64 {variants.index((tall, copy))}" if len(variants) > 1 else ""
             f.do(
-                f"call void @{self._kernel_name(tall, wide, copy)}(ptr {rows}, ptr {source if copy else panel}, ptr {at}, "
-                f"ptr {copied}, i64 {c.kc}, i64 {c.at}, i64 {i}, i64 {j}, ptr %args{outer})"
+                f"call void @{self._kernel_name(wide)}(ptr {rows}, ptr {source if copy else panel}, ptr {at}, "
+                f"ptr {copied}, i64 {c.kc}, i64 {c.at}, i64 {i}, i64 {j}{variant}, ptr %args{outer})"
             )
 
         first = c.first

@@ -2,13 +2,16 @@
 
     acc[rows][vectors] += a[row, k] * b[k, vector]      for ascending k of a block; then blocks are joined pairwise
 
+Tiles that differ in one row, or in where they read ``b``, are variants of one function: each has its own k loop, and they share
+joins and epilogue, the larger part of the text.
+
 The strides of ``a`` are compile-time constants, so all rows are one base register and displacements. ``b`` is read in place or
 from a packed panel; the two differ only in row stride, alignment and last vector.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +39,7 @@ class MicrokernelSpec:
     copy: b's vectors are also stored at %P, as the packed panel that the next tiles read.
     turn: b is contiguous along k, with this stride between columns, and is transposed in registers.
     dot: how units of integers are multiplied. flip: the sign bits of b are flipped as it is read.
+    grain: divides the steps of every chain.
     round_sum: emits the rounding of a vector of sums, after each step if ``rounds_steps``, else after each block. Then %T holds
     the rounded sums between pieces, which are whole blocks.
     """
@@ -60,6 +64,7 @@ class MicrokernelSpec:
     turn: int = 0
     dot: Dot | None = None
     flip: bool = False
+    grain: int = 1
     round_sum: Callable[[Function, str], str] | None = None
     rounds_steps: bool = False
 
@@ -86,30 +91,40 @@ PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %at, i64 %i, i64 %j"
 
 
 def emit_microkernel(
-    module: Module, micro: MicrokernelSpec, extra: str, finish: Callable[[Function, Tile], None],
+    module: Module, variants: Sequence[MicrokernelSpec], extra: str, finish: Callable[[Function, Tile], None],
     begin: Callable[[Function], None] = lambda f: None,
 ) -> None:
-    """Emit ``@name``. ``extra``: more parameters; ``begin`` emits code before the loops, ``finish`` the epilogue."""
-    f = module.function(f"define internal void @{micro.name}({PARAMETERS}{extra})")
+    """Emit ``@name``, of the first variant's name.
+
+    Parameters
+    ----------
+    variants : the first has the most rows; the others differ from it in rows and in how they read b. If there are several, the
+        function has one more parameter before ``extra``: ``%variant``, the number of the variant that runs
+    extra : more parameters
+    finish : emits the epilogue of a tile; the rows that a variant lacks are zero
+    begin : emits code before the loops
+    """
+    micro = variants[0]
+    f = module.function(f"define internal void @{micro.name}({PARAMETERS}{', i64 %variant' if len(variants) > 1 else ''}{extra})")
     vec, width = micro.vector, micro.lanes * micro.size
     cells = [[f.local(vec, width) for _ in range(micro.vectors)] for _ in range(micro.rows)]
     flat = [cell for row in cells for cell in row]
     f.clear(vec, flat, width)
-    steps = _Steps(module, f, micro, cells)
+    steps = [_Steps(module, f, variant, cells[: variant.rows]) for variant in variants]
     begin(f)
     if micro.piece and not micro.rounds_blocks:
         _prefetch_sums(module, f, micro)
     if not micro.piece and micro.k <= micro.block:
         if micro.k * len(flat) <= 96:
-            steps.emit("%A", "%B", "%P", micro.k)
+            _emit_variants(f, steps, lambda own: own.emit("%A", "%B", "%P", micro.k))
         else:
-            _Loop(f, micro, steps).run(micro.k)
+            _Loop(f, steps).run(micro.k)
         if micro.rounds_blocks:
             _add_rounded(f, micro, flat, flat)
     elif micro.rounds_blocks:
-        _emit_rounded_blocks(f, micro, _Loop(f, micro, steps), flat)
+        _emit_rounded_blocks(f, micro, _Loop(f, steps), flat)
     else:
-        _emit_blocks(module, f, micro, _Loop(f, micro, steps), flat)
+        _emit_blocks(module, f, micro, _Loop(f, steps), flat)
     finish(f, [[f.load(vec, cell, width) for cell in row] for row in cells])
 
 
@@ -222,32 +237,47 @@ def _add_rounded(f: Function, micro: MicrokernelSpec, cells: list[str], sums: li
         f.store(vec, micro.round_sum(f, f.let(f"fadd {vec} {before}, {f.load(vec, cell, width)}")), place, width)
 
 
+def _emit_variants(f: Function, steps: Sequence[_Steps], emit: Callable[[_Steps], None], number: int = 0) -> None:
+    """Emit code of each variant, of which that of ``%variant`` runs."""
+    if number == len(steps) - 1:
+        emit(steps[number])
+        return
+    with f.when(f.let(f"icmp eq i64 %variant, {number}", "c")):
+        emit(steps[number])
+    with f.otherwise():
+        _emit_variants(f, steps, emit, number + 1)
+
+
 class _Loop:
     """The k loop, UNROLL steps a turn, then the rest. A second run continues where the first stopped."""
 
-    def __init__(self, f: Function, micro: MicrokernelSpec, steps: _Steps) -> None:
-        self.f, self.micro, self.steps = f, micro, steps
-        self.unroll = 64 // micro.size if micro.conflict else UNROLL
+    def __init__(self, f: Function, steps: Sequence[_Steps]) -> None:
+        self.f, self.steps = f, steps
         self.places = [f.local("ptr") for _ in range(3)]
         for cell, start in zip(self.places, ("%A", "%B", "%P"), strict=True):
             f.store("ptr", start, cell)
 
-    def _emit_turn(self, count: int) -> None:
-        f, m = self.f, self.micro
+    def _emit_turn(self, steps: _Steps, count: int) -> None:
+        f, m = self.f, steps.micro
         a, b, p = (f.load("ptr", cell) for cell in self.places)
-        self.steps.emit(a, b, p, count)
+        steps.emit(a, b, p, count)
         for cell, pointer, step in zip(self.places, (a, b, p), (m.a_k, m.b_k, m.vectors * m.lanes), strict=True):
             f.store("ptr", f.offset(pointer, count * step * m.size), cell)
 
     def run(self, count: int | str) -> None:
-        f, unroll = self.f, self.unroll
+        _emit_variants(self.f, self.steps, lambda own: self._run(own, count))
+
+    def _run(self, steps: _Steps, count: int | str) -> None:
+        f, m = self.f, steps.micro
+        unroll = 64 // m.size if m.conflict else UNROLL
         with f.loop(0, count // unroll if isinstance(count, int) else f.let(f"udiv i64 {count}, {unroll}")):
-            self._emit_turn(unroll)
-        if isinstance(count, str):
+            self._emit_turn(steps, unroll)
+        if isinstance(count, int):
+            if count % unroll:
+                self._emit_turn(steps, count % unroll)
+        elif m.grain % unroll:
             with f.loop(0, f.let(f"urem i64 {count}, {unroll}")):
-                self._emit_turn(1)
-        elif count % unroll:
-            self._emit_turn(count % unroll)
+                self._emit_turn(steps, 1)
 
 
 class _Steps:
