@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ class CardExecutable(Executable):
 
 
 class CardDevice(NumpyDevice):
+    target = replace(NumpyDevice.target, splits_effects=False)
+
     def compile(self, program: Program, flush_denormals: bool = False) -> Executable:
         return CardExecutable(program)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -20,10 +21,10 @@ wf.dist.init(patience=float(sys.argv[2]))  # from here on: processes may start a
 
 
 
-def let_others_wait() -> None:
-    """Return when the other ranks wait in the last but one sum of this script: they may still be in the first one."""
-    place = [k for k, line in enumerate(Path(__file__).read_text().split("\n"), 1) if line == "wf.dist.all_sum(x)"][1]
-    text = f"{WAITING}all_sum of float32[4] (failing.py:{place})"
+def let_others_wait(line: str = "wf.dist.all_sum(x)", size: int = 4) -> None:
+    """Return when the other ranks wait in the sum of a line, the last but one of such lines: they may be in the first one."""
+    place = [k for k, text in enumerate(Path(__file__).read_text().split("\n"), 1) if text.strip() == line][-2:][0]
+    text = f"{WAITING}all_sum of float32[{size}] (failing.py:{place})"
     while any(found != text for rank, (_, found) in read_reports(Path(os.environ[FOLDER_VARIABLE])).items() if rank != RANK):
         time.sleep(0.01)
 
@@ -82,6 +83,27 @@ if MODE == "unreceived derivative" and SIZE > 1:
         wf.grad(lambda x: wf.dist.recv(x, source=0).sum())(x)
 if MODE == "no message" and RANK == 0:
     wf.dist.recv(x, source=SIZE - 1)
+if MODE.startswith("beside"):
+    if MODE == "beside killed" and LAST:
+        let_others_wait("total = together(x * 2)", 8192)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if MODE == "beside raise" and LAST:
+        raise ValueError("bad rows")
+    if MODE == "beside hangs" and LAST or MODE == "beside ctrl-c" and RANK > 0:
+        time.sleep(1000)
+    if MODE == "beside ctrl-c":
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    together = wf.dist.all_gather if MODE == "beside order" and LAST else wf.dist.all_sum
+    index = wf.asarray(10_000 if MODE == "beside index" and LAST else 0)
+
+    @wf.jit
+    def beside(x, w, index):
+        total = together(x * 2)
+        for _ in range(3):
+            w = wf.tanh(w @ w)
+        return total, w, x[index]
+
+    beside(wf.ones(8192), wf.ones((64, 64)), index)
 if MODE == "caught" and LAST:
     try:
         wf.dist.all_gather(x)

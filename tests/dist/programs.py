@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 import weft as wf
+from weft.dist import primitives
+from weft.dist.world import world
 
 SEED = int(sys.argv[1])
 RANK, SIZE = wf.dist.rank(), wf.dist.size()
@@ -407,6 +409,68 @@ def check_average() -> None:
     assert wf.dist.average(wf.full(3, np.inf), 0).tolist() == [0, 0, 0], "no rank has rows"
 
 
+def draw_net(rng: np.random.Generator) -> Callable[..., Any]:
+    """A function of arrays of 72 rows that computes and asks for collectives in random order, many of them long."""
+    steps = [(str(rng.choice(("layer", "add", "loop", *COLLECTIVES, *COLLECTIVES, "ring", "barrier", "unread"))),
+              int(rng.integers(5)), int(rng.integers(5)), int(rng.integers(SIZE))) for _ in range(int(rng.integers(3, 14)))]
+    returned = [int(k) for k in rng.integers(0, 3 + len(steps), 3)]
+
+    def net(*arrays: Any) -> Any:
+        values, total = list(arrays), wf.array(0.0)
+        for name, a, b, root in steps:
+            x, y = values[-1 - a % len(values)], values[-1 - b % len(values)]
+            if name == "layer":
+                x = wf.tanh(x @ y.T @ x / 72)
+            elif name == "loop":
+                x = wf.scan(lambda c, _, y=y: (wf.sin(wf.dist.all_sum(c) + y), None), x, length=2)[0]
+            elif name in COLLECTIVES:
+                whole = wf.stack([x] * SIZE) if name in HAS_ROWS else x
+                x = function(name, root, None)(whole)
+                x = x if x.ndim == 2 else x.sum(axis=0)
+            elif name == "ring" and SIZE > 1:
+                sent = wf.dist.send(x, to=(RANK + 1) % SIZE)
+                x = wf.dist.recv(x, source=(RANK - 1) % SIZE) * y
+                total = total + sent
+            else:
+                if name == "barrier":
+                    wf.dist.barrier()
+                if name == "unread":
+                    wf.dist.all_sum(y)
+                x = x + y
+            values.append(x / (1 + wf.abs(x)))
+            total = total + values[-1].sum()
+        return [*[values[k] for k in returned], total]
+
+    return net
+
+
+def check_overlap(rng: np.random.Generator) -> None:
+    """Random programs, and their gradients, ask for the same and give the same bits, beside computing or one after the other."""
+    job, asked, run_together = world(), [], primitives.run_together
+
+    def note(algorithm: Any, request: str, *arguments: Any, **options: Any) -> Any:
+        def run(*rest: Any, **more: Any) -> Any:
+            asked.append(request)
+            return algorithm(*rest, **more)
+
+        return run_together(run, request, *arguments, **options)
+
+    net = draw_net(rng)
+    arrays = [wf.asarray(draw(np.random.default_rng([SEED, RANK, k]), (72, 72), "float32")) for k in range(3)]
+    slope = wf.grad(lambda *arrays: net(*arrays)[-1], (0, 1, 2))  # a message needs both derivatives
+    primitives.run_together, overlaps = note, job.overlaps
+    try:
+        for f in (net, wf.jit(net), wf.jit(slope)):
+            found = []
+            for job.overlaps in (True, False, True):
+                asked.clear()
+                bits = [a.numpy().tobytes() for a in f(*arrays)]
+                found.append((bits, list(asked)))
+            assert found[0] == found[1] == found[2], (SEED, [row[1] for row in found])
+    finally:
+        primitives.run_together, job.overlaps = run_together, overlaps
+
+
 def print_hashes() -> None:
     """The sum of 8 shards, added up by ranks that hold neighbours, has the bits of one rank's tree for 1, 2 and 4 ranks."""
     out = hashlib.sha256()
@@ -431,6 +495,8 @@ def main() -> None:
     check_effects()
     check_messages()
     check_average()
+    for case in range(int(sys.argv[3]) * 3):
+        check_overlap(np.random.default_rng([SEED, case]))
     print_hashes()
     if RANK == 0:
         print("all checked")

@@ -27,6 +27,7 @@ def line_of(text: str) -> str:
 WAITS = f"waits for the others in all_sum of float32[4] (failing.py:{NEXT})"
 PAST = f"rank 2 is past all_sum of float32[4] (failing.py:{FIRST})"
 SENDS = line_of('if MODE == "unreceived" else')
+TOGETHER = line_of("        total = together(x * 2)")
 CASES = {  # mode: exit code and texts
     "import": (70, ["rank 2 of 3 raised ModuleNotFoundError", line_of("import a_module"), "weft: rank 0 " + WAITS]),
     "raise": (70, ["rank 2 of 3 raised ValueError: bad data", line_of("raise ValueError"), "weft: rank 0 " + WAITS]),
@@ -51,6 +52,12 @@ CASES = {  # mode: exit code and texts
     "unreceived long": (70, ["has not received a message of rank 2: float32[1000000]", SENDS]),
     "unreceived derivative": (70, ["has not received a derivative of rank 2: float32[4]", line_of("wf.dist.recv(x, source=0)")]),
     "no message": (75, ["rank 0 of 3 has waited 2 s for rank 2 in recv from rank 2"]),
+    "beside killed": (9, ["rank 2 of 3 was ended by SIGKILL"]),
+    "beside raise": (70, ["rank 2 of 3 raised ValueError: bad rows", line_of('raise ValueError("bad rows")')]),
+    "beside hangs": (75, [f"has waited 2 s for rank 2 in all_sum of float32[8192] ({TOGETHER})"]),
+    "beside order": (70, [f"asks for all_gather of float32[8192] ({TOGETHER})", "the same, in the same order"]),
+    "beside index": (70, ["rank 2 of 3 raised IndexError", line_of("x[index]")]),
+    "beside ctrl-c": (130, ["rank 0 of 3 raised KeyboardInterrupt"]),
     "caught": (70, ["no all_sum of float32[4]", "was interrupted by CollectiveError"]),
 }
 

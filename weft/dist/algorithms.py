@@ -41,10 +41,11 @@ def _bytes(x: np.ndarray) -> np.ndarray:
     return x.reshape(-1).view(np.uint8)
 
 
-def all_sum(link: Link, x: np.ndarray) -> np.ndarray:
-    """Return the sum over the ranks."""
+def all_sum(link: Link, x: np.ndarray, in_place: bool = False) -> np.ndarray:
+    """Return the sum over the ranks. in_place : whether it may overwrite ``x``"""
     own, n = np.asarray(x, order="C").reshape(-1), link.size
     if n & (n - 1) == 0 and not is_narrow(x.dtype):
+        own = own if in_place else own.copy()
         total = _double_sums(link, own) if x.nbytes <= SHORT_BYTES else _halve_and_double(link, own)
     elif x.nbytes * n <= SHORT_BYTES:
         total = _add_up(list(all_gather(link, own)))
@@ -156,9 +157,9 @@ def _add(own: np.ndarray, theirs: np.ndarray, own_first: bool = True) -> np.ndar
         return np.add(own, theirs, out=own) if own_first else np.add(theirs, own, out=own)
 
 
-def _double_sums(link: Link, x: np.ndarray) -> np.ndarray:
-    """Return the sum: in step k pairs of ranks 2**k apart exchange their sums."""
-    own, theirs, step = x.copy(), np.empty_like(x), 1
+def _double_sums(link: Link, own: np.ndarray) -> np.ndarray:
+    """Return the sum, in place: in step k pairs of ranks 2**k apart exchange their sums."""
+    theirs, step = np.empty_like(own), 1
     while step < link.size:
         peer = link.me ^ step
         link.exchange([(own, peer)], [(theirs, peer)])
@@ -167,14 +168,14 @@ def _double_sums(link: Link, x: np.ndarray) -> np.ndarray:
     return own
 
 
-def _halve_and_double(link: Link, x: np.ndarray) -> np.ndarray:
-    """Return the sum.
+def _halve_and_double(link: Link, own: np.ndarray) -> np.ndarray:
+    """Return the sum, in place.
 
     In each step pairs of ranks split their part in two, and each rank adds up one half. Then the steps are taken back: pairs
     exchange their sums, until each rank has all.
     """
-    own, low, high, step = x.copy(), 0, x.size, 1
-    theirs = np.empty(-(-x.size // 2), x.dtype)
+    low, high, step = 0, own.size, 1
+    theirs = np.empty(-(-own.size // 2), own.dtype)
     spans = []
     while step < link.size:
         peer, middle = link.me ^ step, (low + high) // 2

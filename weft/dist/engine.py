@@ -16,10 +16,14 @@ class Request(Protocol):
 
 
 class Engine(Protocol):
-    """A message-passing library. Messages between two ranks that have one tag arrive in the order of sending."""
+    """A message-passing library. Messages between two ranks that have one tag arrive in the order of sending.
+
+    takes_threads : whether several threads may call it at the same time
+    """
 
     rank: int
     size: int
+    takes_threads: bool
 
     def isend(self, data: np.ndarray, to: int, tag: int) -> Request:
         """Begin to send contiguous bytes, which must not change before the request is done."""

@@ -7,6 +7,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.array.convert import as_node
 from weft.dist.collectives import all_sum
+from weft.dist.exchanges import make_buckets
 from weft.dist.world import world
 from weft.dtypes.api import float32, is_inexact
 from weft.errors import DTypeError, ShapeError, short
@@ -70,8 +71,8 @@ def average(gradients: Any, rows: Any) -> Any:
     if world().size == 1:
         return unflatten(structure, [where(own > 0, a, 0).astype(a.dtype) for a in leaves])
     means: dict[int, Array] = {}
-    for dtype in dict.fromkeys(a.dtype for a in leaves):
-        places = [k for k, a in enumerate(leaves) if a.dtype == dtype]
+    for places in make_buckets([(a.dtype, a.nbytes) for a in leaves]):
+        dtype = leaves[places[0]].dtype
         wide = float32 if dtype.kind != "c" and dtype.itemsize < 4 else dtype
         flat = concat([leaves[k].reshape(-1).astype(wide) for k in places])
         total = all_sum(where(own > 0, flat * share.astype(flat.real.dtype), 0).astype(wide))

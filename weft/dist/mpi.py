@@ -55,6 +55,7 @@ class MPI:
             )
         self._comm, self._bytes, self._finalize = world.Dup(), mpi.BYTE, mpi.Finalize
         self.rank, self.size = world.rank, world.size
+        self.takes_threads = mpi.Query_thread() == mpi.THREAD_MULTIPLE
 
     def isend(self, data: np.ndarray, to: int, tag: int) -> Request:
         return self._comm.Isend([data, self._bytes], to, tag)

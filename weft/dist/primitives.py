@@ -11,18 +11,20 @@ value is its operand, and its derivative is ``all_sum``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from weft.devices.steps import DeviceStep
 from weft.dist import algorithms, card_algorithms, messages
-from weft.dist.algorithms import Link
+from weft.dist.algorithms import SHORT_BYTES, Link
+from weft.dist.exchanges import Exchange
 from weft.dist.groups import Group
 from weft.dist.nccl import agree_on_way
 from weft.dist.together import run_together
 from weft.dist.world import world
-from weft.dtypes.formats import FROM_NUMPY, Format
+from weft.dtypes.formats import FROM_NUMPY, INT32, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.effects import add_effect, turn_after
 from weft.graph.node import Node, Primitive, Shape
@@ -144,14 +146,45 @@ def _batch(name: str, behind: bool, shift: int) -> Callable[..., tuple[Node, int
     return batch
 
 
+# ---- beside the program
+
+
+def _beginning(name: str, reference: Callable[..., np.ndarray], of_copy: Callable[..., np.ndarray]) -> Primitive:
+    """Return the primitive that begins a collective and returns its ``number``, for ``_FINISH``.
+
+    of_copy : the collective of an operand that it may overwrite
+    """
+
+    def begin(x: np.ndarray, turn: Any, number: int, at_once: bool = False, **params: Any) -> np.ndarray:
+        job = world()
+        exchange: Exchange | np.ndarray
+        if not job.overlaps or at_once or (x.nbytes <= SHORT_BYTES and job.exchanges.is_idle):  # a thread costs more
+            exchange = reference(x, turn, **params)
+        else:
+            exchange = job.exchanges.begin(partial(of_copy, np.array(x, order="C"), turn, **params))
+        job.exchanges.keep(number, exchange)
+        return np.asarray(number, np.int32)
+
+    return Primitive(f"dist_begin_{name}", "host", lambda *inputs, **params: ((), INT32), begin, raises=True, timing="early")
+
+
+def _finish(number: np.ndarray) -> np.ndarray:
+    return world().exchanges.take(int(number))
+
+
+_FINISH = Primitive("dist_finish", "host", lambda *inputs: ((), INT32), _finish, raises=True, timing="late")
+
 _ENTRIES: dict[str, Primitive] = {}
 
 
 def _enter(name: str, rule: Any, algorithm: Any, vjp: Any, behind: bool = False, shift: int = 0) -> Primitive:
     on_cards = name in card_algorithms.BY_NAME
+    reference = _together(algorithm, on_cards)
+    of_copy = _together(partial(algorithm, in_place=True), on_cards) if name == "all_sum" else reference
     entry = _ENTRIES[name] = Primitive(
-        f"dist_{name}", "host", rule, _together(algorithm, on_cards), None, vjp, _batch(name, behind, shift), moving, raises=True,
-        effect=True, jvp=_tangent(name), on_device=_on_card(name, algorithm) if on_cards else None,
+        f"dist_{name}", "host", rule, reference, None, vjp, _batch(name, behind, shift), moving, raises=True, effect=True,
+        jvp=_tangent(name), on_device=_on_card(name, algorithm) if on_cards else None,
+        halves=(_beginning(name, reference, of_copy), _FINISH),
     )
     return entry
 

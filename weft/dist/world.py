@@ -21,12 +21,13 @@ import numpy as np
 from weft.dist.agreement import MESSAGE_TAGS, agree_to_leave, empty, unpack
 from weft.dist.algorithms import Link, all_to_all
 from weft.dist.engine import Engine, Request
+from weft.dist.exchanges import Exchanges
 from weft.dist.failures import FAILED, HUNG, describe
 from weft.dist.mpi import MPI, launched_rank, refuse_lost_ranks
 from weft.dist.report import DONE, FAILURE, WAITING, Report
 from weft.errors import CollectiveError, is_own_file
 
-PATIENCE_VARIABLE = "WEFT_PATIENCE"
+PATIENCE_VARIABLE, OVERLAP_VARIABLE = "WEFT_PATIENCE", "WEFT_OVERLAP"
 _SPINS, _YIELDS = 100, 5000  # requests are asked without a pause, then with a yield, then with short sleeps
 _SLEEP_S = 1e-4
 _LAST_WORDS_S = 0.5  # from a rank's message to the end of the job: the others may have one, too
@@ -44,12 +45,15 @@ class World:
         self._thread = os.getpid(), threading.get_ident()
         self._unsent: list[tuple[Request, int]] = []  # messages of ``send`` that may not have left
         self.report: Report | None = None
+        self.exchanges = Exchanges()
+        self.overlaps = False  # whether exchanges may run beside the program
         place = launched_rank()
         refuse_lost_ranks()
         if place is not None:
             self.report = Report(place)
             self.engine = MPI()
             self.rank, self.size = self.engine.rank, self.engine.size
+            self.overlaps = self.engine.takes_threads and os.environ.get(OVERLAP_VARIABLE) != "0"
             self.sent, self.received = np.zeros((2, self.size, 2), np.int64)  # messages by the other rank, and of derivatives
             self._show, sys.excepthook = sys.excepthook, self._end_by_exception  # weft's own: see ``process/tracebacks.py``
             atexit.register(self.leave)  # MPI's own end comes after it
@@ -60,6 +64,7 @@ class World:
     @contextmanager
     def conversation(self, what: str) -> Iterator[Engine]:
         """Give the engine for messages that belong to ``what``. If they are interrupted, no more are exchanged."""
+        self.exchanges.drain()
         if self.failure:
             raise CollectiveError(f"rank {self.rank}: no {what} is possible: {self.failure}")
         if self._is_elsewhere():
@@ -73,11 +78,12 @@ class World:
         except BaseException as error:
             self.failure = f"{what} was interrupted by {type(error).__name__}"
             raise
-        self.report.write(f"is past {what}")
+        if not self.failure:  # else this rank has ended the job beside this exchange
+            self.report.write(f"is past {what}")
 
     def _is_elsewhere(self) -> bool:
         """Return whether this is another thread, or a forked process: the order of their collectives would be accidental."""
-        return (os.getpid(), threading.get_ident()) != self._thread
+        return (os.getpid(), threading.get_ident()) not in (self._thread, self.exchanges.thread)
 
     def wait(self, requests: Sequence[tuple[Request, int]], what: str) -> None:
         """Wait until the requests, each with the rank at the other end, are done; at most ``patience`` seconds."""
@@ -88,7 +94,8 @@ class World:
                 continue
             if turns == _SPINS:
                 end = time.monotonic() + self.patience
-            os.sched_yield() if turns < _YIELDS else time.sleep(_SLEEP_S)
+            yields = turns < _YIELDS and not self.exchanges.is_beside()  # beside kernels it would take their core
+            os.sched_yield() if yields else time.sleep(_SLEEP_S)
             if turns % 64 == 0 and time.monotonic() > end:
                 peers = {peer for _, peer in requests}
                 late = self.report.find_late_ranks() if self.report is not None else {}

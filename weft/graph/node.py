@@ -120,6 +120,12 @@ class Primitive:
     on_device(step, **params) -> ndarray or None
         host only: the same in the memory of a device, whose :class:`weft.devices.steps.DeviceStep` has operands and result; an
         array if it was computed on the host after all.
+    halves
+        effects of kind ``host`` only: two primitives that the scheduler may put in its place. The first begins the effect and
+        returns its parameter ``number``, the second waits for the effect of that number and returns the result.
+    timing
+        host only: ``early`` if it begins what goes on beside the program, ``late`` if it waits for that: see
+        ``weft/schedule/overlap.py``.
     receives
         effects only: its result comes from another process, to which its derivative goes, also if its operands are constant.
     """
@@ -144,6 +150,8 @@ class Primitive:
     raises: bool = False
     effect: bool = False
     receives: bool = False
+    halves: tuple[Primitive, Primitive] | None = None
+    timing: str = ""
     on_device: Callable[..., Any] | None = None
     jvp: Callable[..., Any] | None = None
     factor_count: int = 0

@@ -87,6 +87,7 @@ class Target:
     chains: the products of products with kernels that do not store the intermediate matrix (``ir.Chain``).
     skips_copies: whether a phase that only copies an array onto itself is omitted.
     tallies: whether the kernel of a product also computes reductions of its result (``tallies.py``).
+    splits_effects: whether effects run in the host's memory, so that they can go on beside kernels.
     unpacking_rows: largest number of rows by which a product multiplies a matrix whose 4-bit elements it unpacks.
     """
 
@@ -102,6 +103,7 @@ class Target:
     chains: ChainLimits = ChainLimits()
     skips_copies: bool = True
     tallies: bool = True
+    splits_effects: bool = True
     unpacking_rows: int = 12
 
 

@@ -18,7 +18,7 @@ from weft.graph.simplify import simplify
 from weft.kernel.hazards import copies
 from weft.kernel.ir import Kernel
 from weft.kernel.target import CPU, Target
-from weft.schedule import index_checks
+from weft.schedule import index_checks, overlap
 from weft.schedule.arena import arena
 from weft.schedule.fuse import FusedGroup, fuse
 from weft.schedule.fusion_graph import FusionGraph, strip
@@ -71,8 +71,10 @@ def _schedule(graph: Graph, target: Target, prepare: Prepare | None, inside: boo
     ``inside``: the graph is a loop body. It may write over its inputs although a check may fail later, because arrays outside
     the loop do not change before the loop has ended.
     """
+    if target.splits_effects:
+        graph = overlap.split_effects(graph)
     view, fused = fuse(graph, target)
-    fused = order_kernels(view, fused)
+    fused = order_kernels(view, overlap.begin_early(fused))
     if target.channels_last:
         from weft.schedule.layout import choose_layouts  # the CPU never needs it
 
@@ -85,7 +87,7 @@ def _schedule(graph: Graph, target: Target, prepare: Prepare | None, inside: boo
     steps: list[Step] = []
     info = []
     lines: dict[Any, str] = {}
-    for f in fused:
+    for k, f in enumerate(fused):
         if f.kernel is None:
             node = f.nodes[0]
             if node.op.kind == "loop":
@@ -96,8 +98,9 @@ def _schedule(graph: Graph, target: Target, prepare: Prepare | None, inside: boo
             args = tuple([slots.slot_of(i, i.shape) for i in node.inputs])
             out = slots.slot_of(node, node.shape)
             flops = 0 if op.cost is None else op.cost(node).flops
+            params = {**node.params, "at_once": True} if overlap.is_at_once(fused, k) else node.params
             steps.append(HostCall(
-                op.name, op.reference, args, out, node.params, op.raises, node.source_line, flops, op.on_device,
+                op.name, op.reference, args, out, params, op.raises, node.source_line, flops, op.on_device,
             ))
             continue
         ids = [slots.slot_of(n, shape) for n, shape in f.inputs] + [slots.slot_of(n, n.shape) for n in f.outputs]

@@ -8,5 +8,5 @@ from weft.kernel.target import ChainLimits, Target
 GPU = Target(
     "gpu", precisions=frozenset(("tf32", "tf32x3")), algorithms=frozenset(), fast_unordered=True, channels_last=8,
     relaying=4 << 20, chains=ChainLimits(widest=128, max_bits=32, min_bits=16), skips_copies=False, tallies=False,
-    unpacking_rows=0,
+    splits_effects=False, unpacking_rows=0,
 )
