@@ -98,6 +98,7 @@ def test_ignored_labels_have_no_weight(_: int, rng: np.random.Generator) -> None
     shape = (rows,) if rng.random() < 0.5 else (rows, 5)
     labels = rng.integers(0, classes, shape).astype(str(rng.choice(["int32", "int64"])))
     labels[rng.random(shape) < 0.3] = ignored
+    labels[-1] = ignored
     labels[:2] = np.arange(2).reshape((2,) + (1,) * (len(shape) - 1))
     net: wf.nn.Module = wf.nn.Linear(3, classes)
     if len(shape) == 2:
