@@ -16,7 +16,7 @@ from tests.train import killed
 from tests.train.making import Broken, bits, data, net
 from weft.errors import DataError
 from weft.train import BestWeights, EarlyStopping
-from weft.train.checkpoint import PLACE_FORM, every, load
+from weft.train.checkpoint import PLACE_FORM, load, parse_every
 
 
 def test_killed_four_times(tmp_path: Path) -> None:
@@ -279,4 +279,4 @@ def test_when_checkpoints_are_written(tmp_path: Path) -> None:
     assert steps("5 steps") == [0] * 5 + [5] * 5 + [10] * 2
     for wrong in (0, -1, True, "3", "0 epochs", "daily", 2.5, None):
         with pytest.raises(ValueError, match="checkpoint_every must be a number of steps"):
-            every(wrong)
+            parse_every(wrong)

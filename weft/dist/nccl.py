@@ -26,7 +26,7 @@ _ID_BYTES = 128
 Part = tuple[int, int, int]  # address, bytes, and the member at the other end
 
 
-def load() -> Any:
+def load_nccl() -> Any:
     """Return the bindings of NCCL, or None if the package or the library cannot be loaded."""
     if find_spec("nccl") is None:
         return None
@@ -123,7 +123,7 @@ def agree_on_way(link: Link, step: DeviceStep | None) -> Communicator | None:
     """
     group = link.ranks
     if group not in _can_load:
-        _can_load[group] = bool(least(link, int(load() is not None)))
+        _can_load[group] = bool(least(link, int(load_nccl() is not None)))
     if not _can_load[group]:
         return None
     card, communicator = _communicators.get(group, ("", None))
@@ -153,4 +153,4 @@ def _machine() -> str:
 def _start(link: Link, card: str) -> Communicator | None:
     """Return a communicator, or None if two ranks share a card, which NCCL refuses."""
     cards = all_gather(link, np.frombuffer(f"{_machine()} {card}".encode()[:96].ljust(96), np.uint8))
-    return None if len({row.tobytes() for row in cards}) < link.size else Communicator(load(), link)
+    return None if len({row.tobytes() for row in cards}) < link.size else Communicator(load_nccl(), link)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from weft.dist.failures import FAILED, describe
+from weft.dist.failures import FAILED, describe_error
 from weft.dist.mpi import launched_rank
 from weft.dist.mpiexec import cores_of_process
 from weft.dist.report import FAILURE, Report
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> None:
         _share_cores()
     except BaseException as error:
         place = launched_rank() or 0
-        why = describe(place, int(os.environ.get("PMI_SIZE", 1)), error)
+        why = describe_error(place, int(os.environ.get("PMI_SIZE", 1)), error)
         sys.stderr.write(f"weft: {why}: the job ends\n")
         Report(place).write(f"{FAILURE}{FAILED}")  # the launcher ends the others, which may wait in MPI's start
         os._exit(FAILED)

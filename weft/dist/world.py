@@ -22,7 +22,7 @@ from weft.dist.agreement import MESSAGE_TAGS, agree_to_leave, empty, unpack
 from weft.dist.algorithms import Link, all_to_all
 from weft.dist.engine import Engine, Request
 from weft.dist.exchanges import Exchanges
-from weft.dist.failures import FAILED, HUNG, describe
+from weft.dist.failures import FAILED, HUNG, describe_error
 from weft.dist.mpi import MPI, launched_rank, refuse_lost_ranks
 from weft.dist.report import DONE, FAILURE, WAITING, Report
 from weft.errors import CollectiveError, is_own_file
@@ -173,7 +173,7 @@ class World:
         if isinstance(error, CollectiveError):
             return self.end(str(error), error.code)
         code = 130 if isinstance(error, KeyboardInterrupt) else FAILED
-        self.end(describe(self.rank, self.size, error), code)
+        self.end(describe_error(self.rank, self.size, error), code)
 
 
 _WORLD: list[World] = []

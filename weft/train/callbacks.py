@@ -29,7 +29,7 @@ from weft.train.ranks import writes_files
 from weft.transforms.jit import jit
 
 
-def sign(monitor: str, mode: str | None) -> float:
+def find_sign(monitor: str, mode: str | None) -> float:
     """Return 1 if small values are better, -1 if large ones are. ``mode=None``: large is better for names with "accuracy"."""
     if not isinstance(monitor, str):
         raise TypeError(f"monitor must be the name of a figure such as 'val_loss', not {monitor!r}; patience= counts epochs")
@@ -69,7 +69,7 @@ class EarlyStopping(KeywordCheck):
         self, monitor: str = "val_loss", patience: int | None = None, threshold: float | None = None, *,
         min_delta: float = 0.0, mode: str | None = None,
     ) -> None:
-        self.sign = sign(monitor, mode)
+        self.sign = find_sign(monitor, mode)
         if patience is None and threshold is None:
             raise ValueError("EarlyStopping: give patience=, threshold= or both; without them it never stops")
         if patience is not None:
@@ -120,7 +120,7 @@ class ReduceLROnPlateau(KeywordCheck):
             raise ValueError(f"ReduceLROnPlateau: factor must lie between 0 and 1, not {factor}")
         integer_from(1, patience, "ReduceLROnPlateau", "patience")
         self.monitor, self.factor, self.patience, self.min_delta, self.min_lr = monitor, factor, patience, min_delta, min_lr
-        self.sign = sign(monitor, mode)
+        self.sign = find_sign(monitor, mode)
 
     def on_epoch(self, state: State) -> None:
         values = [self.sign * v for v in state.history[self.monitor]]
@@ -174,7 +174,7 @@ class BestWeights(KeywordCheck):
         self, monitor: str | None = None, mode: str | None = None, path: str | os.PathLike | None = None, restore: bool = True,
     ) -> None:
         self.monitor, self.mode, self.path, self.at_end = monitor, mode, path, restore
-        sign(monitor or "loss", mode)
+        find_sign(monitor or "loss", mode)
         self.best: dict[str, np.ndarray] | None = None
         self.last: dict[str, np.ndarray] | None = None
         self.number, self.score = 0, float("nan")
@@ -190,7 +190,7 @@ class BestWeights(KeywordCheck):
     def on_epoch(self, state: State) -> None:
         validated = state.row.validation_loss is not None
         name, self.last_description = self._name(validated), self.describe_figure(validated)
-        value, by = state[name], sign(name, self.mode)
+        value, by = state[name], find_sign(name, self.mode)
         if self.best is None or by * value < by * self.score or self.score != self.score:
             self.best, self.number, self.score = copy_arrays(state.model), state.epoch, value
             state.history.best = state.epoch
@@ -223,7 +223,7 @@ class BestWeights(KeywordCheck):
         validated : whether there are validation data
         """
         name = self._name(validated)
-        return f"the {'smallest' if sign(name, self.mode) > 0 else 'largest'} {name}"
+        return f"the {'smallest' if find_sign(name, self.mode) > 0 else 'largest'} {name}"
 
     def state_dict(self) -> dict[str, Any]:
         weights = {f"best/{name}": a for name, a in (self.best or {}).items()}

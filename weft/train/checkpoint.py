@@ -46,7 +46,7 @@ class Every:
     epochs: int | None
 
 
-def every(value: int | str) -> Every:
+def parse_every(value: int | str) -> Every:
     """Parse the argument ``checkpoint_every`` of ``fit``."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0:
         return Every(int(value), 1)
@@ -173,7 +173,7 @@ def _check_arrays(
             raise _mismatch(path, f"{part} array {name!r} is {a.dtype}{list(a.shape)} there, and {dtype}{list(shape)} here")
 
 
-def describe(optimizer: Optimizer) -> dict[str, Any]:
+def describe_optimizer(optimizer: Optimizer) -> dict[str, Any]:
     """Return an optimizer's class and options, except its rate and a schedule's options, which may change when a run resumes."""
     inner = getattr(optimizer, "optimizer", None)
     options = {}
@@ -182,7 +182,7 @@ def describe(optimizer: Optimizer) -> dict[str, Any]:
             continue
         options[name] = value if isinstance(value, bool | int | float | str | None) else _to_plain(value)
     description = {"class": type(optimizer).__name__, **options}
-    return {**description, "optimizer": describe(inner)} if isinstance(inner, Optimizer) else description
+    return {**description, "optimizer": describe_optimizer(inner)} if isinstance(inner, Optimizer) else description
 
 
 def _to_plain(value: Any) -> Any:

@@ -25,7 +25,7 @@ from weft.nn.module_tree import CALL_HOOK
 from weft.optim.update_arguments import named_arrays
 from weft.runtime import execute
 from weft.train.batches import Feed, name_batch
-from weft.train.snapshot import Log, finite, restore_snapshot, take
+from weft.train.snapshot import Log, is_finite, restore_snapshot, take_snapshot
 from weft.train.step import Stepper
 from weft.transforms.jit import jit
 from weft.transforms.tree import arrays_in, unflatten
@@ -107,7 +107,7 @@ class NonFinite:
         return f"the {self.seen} {'is' if self.seen == 'loss' else 'are'} not finite"
 
 
-def find(log: Log, step: int) -> NonFinite:
+def find_origin(log: Log, step: int) -> NonFinite:
     """Replay the log's steps, the last of which is number ``step``. The state is left as it was before the failing step."""
     model, optimizer, stepper = log.of
     restore_snapshot(log.snapshot, *log.of)
@@ -124,7 +124,7 @@ def find(log: Log, step: int) -> NonFinite:
         stepper.advance([read(key) for key in one.keys], one.lr)
     one = steps[bad]
     at = (step - (len(steps) - 1 - bad), one.epoch, one.batch)
-    before = take(*log.of)
+    before = take_snapshot(*log.of)
     batches = [read(key) for key in one.keys]
     try:
         for key, x, y in stepper.pieces(one.keys, batches):
@@ -137,7 +137,7 @@ def find(log: Log, step: int) -> NonFinite:
         restore_snapshot(before, *log.of)
         stepper.advance(batches, one.lr)
         for name, p in named_arrays(model).items():
-            if name in log.sound and not finite(p.numpy()):
+            if name in log.sound and not is_finite(p.numpy()):
                 description = f"{name!r} by {type(optimizer).__name__} (lr {one.lr:g})"
                 return NonFinite(*at, "update", "", description, "", _non_finite_kind(p.numpy()), ranges[name])
         return NonFinite(*at, "loss", "", "the compiled step (not seen again operation by operation)", "", "nan", ())

@@ -22,7 +22,7 @@ from weft.nn.normalization import BatchNorm2d
 from weft.train.batches import Arrays, Feed, count_rows, split_weights
 from weft.train.inputs import call_model
 from weft.train.metrics import evaluation_mode
-from weft.train.objective import Objective, find
+from weft.train.objective import Objective, find_member
 
 MOST_SCALED = 15.0  # the largest magnitude of inputs that count as scaled
 _PROBABILITIES = (Softmax, Sigmoid, softmax, sigmoid)  # layers and functions whose results are probabilities
@@ -134,7 +134,7 @@ def check_loss(
             "Leave the layer out, and apply it to predictions where probabilities are needed"
         )
     target = "y" + "".join(f"[{key!r}]" for key in path)
-    y = find(split_weights(feed.y)[0], path) if isinstance(feed, Arrays) else None
+    y = find_member(split_weights(feed.y)[0], path) if isinstance(feed, Arrays) else None
     y = None if isinstance(y, ON_DISK) else y
     if y is not None and y.dtype.kind == "f" and y.size and (least := y.min()) < 0:
         raise ValueError(
@@ -142,7 +142,7 @@ def check_loss(
             "give loss=wf.losses.mse"
         )
     if isinstance(feed, Arrays) and y is not None and loss is cross_entropy and y.shape[1:] == (1,):
-        out = find(run_in_evaluation(model, take_samples(feed)), path)
+        out = find_member(run_in_evaluation(model, take_samples(feed)), path)
         if getattr(out, "shape", ())[1:] == (1,):
             raise ValueError(
                 f"{function}: the model gives one number a sample, and {target} {y.shape} has one column; with one class every "

@@ -19,11 +19,11 @@ from weft.nn.module import Module
 from weft.optim import Adam, Optimizer
 from weft.process.docstrings import complete_module
 from weft.train.batches import Arrays, Feed, split_weights
-from weft.train.diagnose import find
+from weft.train.diagnose import find_origin
 from weft.train.doubts import check_losses, warn_unscaled
 from weft.train.fit import check_arguments, open_feed, prepare_model
 from weft.train.objective import make_objective
-from weft.train.snapshot import Log, finite, restore_snapshot, take
+from weft.train.snapshot import Log, is_finite, restore_snapshot, take_snapshot
 from weft.train.step import Stepper
 
 SMOOTHING = 0.9  # the share of the mean of earlier losses in each smoothed loss
@@ -109,7 +109,7 @@ def find_lr(
     was_training = model.training
     optimizer.init(model)
     stepper = Stepper(model, objective, optimizer)
-    before = take(model, optimizer, stepper)
+    before = take_snapshot(model, optimizer, stepper)
     try:
         model.train()
         rates, losses = _run(stepper, feed, np.geomspace(least, most, steps), int(seed))
@@ -131,8 +131,8 @@ def _run(stepper: Stepper, feed: Feed, rates: np.ndarray, seed: int) -> tuple[np
             log.blocks.append((((key,),), rate, 1, k + 1))
             value = stepper.advance([batch], rate)[0]
             if not math.isfinite(value):
-                if not k or not all(finite(a.numpy()) for a in list_members(batch)):
-                    warn(f"find_lr: {find(log, k + 1)}")
+                if not k or not all(is_finite(a.numpy()) for a in list_members(batch)):
+                    warn(f"find_lr: {find_origin(log, k + 1)}")
                 break
             mean = SMOOTHING * mean + (1 - SMOOTHING) * value
             now = mean / (1 - SMOOTHING ** (k + 1))

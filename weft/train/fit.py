@@ -54,7 +54,7 @@ from weft.train.inputs import call_model, check_inputs, split_inputs
 from weft.train.loader_shards import DividedLoader, divide_loaders
 from weft.train.loop import Run
 from weft.train.metrics import ROWS, Validation, evaluation_mode, join_rows, to_numpy
-from weft.train.objective import Objective, find, make_objective
+from weft.train.objective import Objective, find_member, make_objective
 from weft.train.ranks import Ranks, join_ranks
 from weft.train.shards import make_stepper, trace_sums, unite
 from weft.train.step import describe_result, training_step
@@ -177,7 +177,7 @@ def fit(
     ranks = join_ranks(shards, takes_turns=sharded == "gradients")
     figures = objective.name_figures(metrics)
     callback_hooks = sort_callbacks(callbacks)
-    due = checkpoints.every(checkpoint_every)
+    due = checkpoints.parse_every(checkpoint_every)
     if resume and checkpoint is None:
         raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")
     if checkpoint is not None and ranks.is_first:
@@ -188,7 +188,7 @@ def fit(
     rng = default_rng(seed)
     if epochs > 1:
         check_repeatable(x, validation, steps_per_epoch)
-    feed, validation_feed = _feeds(
+    feed, validation_feed = _open_feeds(
         model, x, y, sample_weights, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch,
     )
     feed, validation_feed = divide_loaders(feed, validation_feed, ranks)
@@ -227,7 +227,7 @@ def fit(
         "loss": objective.describe(), "class_weights": objective.describe_class_weights(), "metrics": list(figures),
         "precision": repr(stepper.formats) if stepper.formats else stepper.dtype and stepper.dtype.name,
         "labels": [*stored_texts(model).items()] or None,
-        "loss_scale": stepper.scaling, "optimizer": checkpoints.describe(optimizer), "shards": ranks.shards,
+        "loss_scale": stepper.scaling, "optimizer": checkpoints.describe_optimizer(optimizer), "shards": ranks.shards,
         "gradients_dtype": stepper.gradients_dtype and stepper.gradients_dtype.name,
     }
     if ranks.shards > 1:
@@ -392,7 +392,7 @@ def open_feed(model: Module, x: Any, y: Any, sample_weights: Any, batch_size: in
     return Stream(x, narrow)
 
 
-def _feeds(
+def _open_feeds(
     model: Module, x: Any, y: Any, weights: Any, validation: Any, batch_size: int, order: np.random.Generator | None,
     rng: np.random.Generator, steps: int | None,
 ) -> tuple[Feed, Feed | None]:
@@ -468,13 +468,13 @@ def prepare_model(
         if has_unknown_widths(model):
             run_in_evaluation(model, _peek(feed))
         return
-    targets = [(path, find(split_weights(feed.y)[0], path)) for path in objective.paths_of(cross_entropy)]
+    targets = [(path, find_member(split_weights(feed.y)[0], path)) for path in objective.paths_of(cross_entropy)]
     if any(y.ndim == 1 for _, y in targets):
         out = run_in_evaluation(model, take_samples(feed))
         objective.check_outputs(out)
         for path, y in targets:
             if y.ndim == 1:
-                check = partial(_check_labels, path, _width(find(out, path), function))
+                check = partial(_check_labels, path, _width(find_member(out, path), function))
                 for part in (feed, validation_feed):
                     if isinstance(part, Arrays):
                         part.check_targets(check)
@@ -483,7 +483,7 @@ def prepare_model(
 
 
 def _check_labels(path: tuple[Any, ...], classes: int, y: Any) -> None:
-    check_labels(find(split_weights(y)[0], path), classes)
+    check_labels(find_member(split_weights(y)[0], path), classes)
 
 
 def _try_single_row(model: Module, feed: Feed, shards: int) -> None:
@@ -549,12 +549,12 @@ def _make_batch_check(model: Module, objective: Objective, function: str) -> Cal
             is_first = False
         objective.check_classes(y)
         for path in paths:
-            labels = find(split_weights(y)[0], path)
+            labels = find_member(split_weights(y)[0], path)
             if labels.ndim == 1 and is_integer(labels.dtype):
                 if result is None:
                     result = run_in_evaluation(model, map_members(lambda a: a[:2] if len(a) > 1 else concat([a, a]), x))
                     objective.check_outputs(result)
-                check_labels(labels.numpy(), _width(find(result, path), function))
+                check_labels(labels.numpy(), _width(find_member(result, path), function))
 
     return check
 

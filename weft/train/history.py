@@ -100,7 +100,7 @@ class History:
         count = f"{len(self.epochs)} epoch{'' if len(self.epochs) == 1 else 's'}"
         if not self.epochs:
             return f"History({count}{'; ' + self.stopped if self.stopped else ''})"
-        figures = ", ".join(f"{name} {figure(value)}" for name, value in self.epochs[-1].values().items())
+        figures = ", ".join(f"{name} {format_figure(value)}" for name, value in self.epochs[-1].values().items())
         best = f"best epoch {self.best}" if self.best else ""
         parts = (f"{count}: {figures}", best, f"{sum(self.seconds):.2f} s", self.stopped)
         return f"History({'; '.join(p for p in parts if p)})"
@@ -137,7 +137,7 @@ class History:
         rows = []
         for e in self.epochs:
             figures = e.values()
-            cells = [str(e.number), *(figure(figures[n]) if n in figures else "" for n in names), f"{e.seconds:.2f}"]
+            cells = [str(e.number), *(format_figure(figures[n]) if n in figures else "" for n in names), f"{e.seconds:.2f}"]
             style = ' style="font-weight:bold"' if e.number == self.best else ""
             rows.append(f"<tr{style}>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>")
         note = f"<caption>{html.escape(self.stopped)}</caption>" if self.stopped else ""
@@ -147,7 +147,7 @@ class History:
 add_foreign_names(History, HISTORY)
 
 
-def figure(value: float) -> str:
+def format_figure(value: float) -> str:
     """Return a number as text with four decimals, in scientific notation if it is small."""
     return f"{value:.4f}" if value == 0 or abs(value) >= 1e-3 else f"{value:.3e}"
 

@@ -24,13 +24,13 @@ from weft.process.interrupts import Interrupt, catch_interrupt
 from weft.train import checkpoint
 from weft.train.batches import Arrays, Feed
 from weft.train.callbacks import AverageWeights, BestWeights
-from weft.train.diagnose import find
+from weft.train.diagnose import find_origin
 from weft.train.doubts import explain_loss
 from weft.train.history import Epoch, Hooks, State, sort_callbacks
 from weft.train.metrics import Validation
 from weft.train.progress import progress
 from weft.train.ranks import Ranks
-from weft.train.snapshot import Log, Snapshot, restore_snapshot, take
+from weft.train.snapshot import Log, Snapshot, restore_snapshot, take_snapshot
 from weft.train.step import Stepper
 from weft.transforms.settings import flush_denormals
 
@@ -79,7 +79,7 @@ class Run:
             "feed": self.began if self.began is not None else self.feed.state(),
         }
         callbacks = [(type(c).__name__, c.state_dict()) for c in self.keeping]
-        snapshot = take(self.model, self.optimizer, self.stepper)
+        snapshot = take_snapshot(self.model, self.optimizer, self.stepper)
         if optimizer is not None:
             snapshot.arrays["optimizer"] = optimizer
         checkpoint.save(self.path, checkpoint.Checkpoint(self.run, snapshot, callbacks, state.history.epochs, place))
@@ -98,7 +98,7 @@ class Run:
         checkpoint.check(self.path, described, current, parts, self.model)
         if not self.feed.fits(saved.place["feed"]) or len(saved.place["totals"]) != len(self.totals):
             raise DataError(f"fit: {self.path} is damaged: it does not say where in its data the run stands")
-        self.before = take(self.model, self.optimizer, self.stepper)
+        self.before = take_snapshot(self.model, self.optimizer, self.stepper)
         saved.snapshot.arrays["optimizer"] = self.stepper.divide_optimizer(saved.snapshot.arrays["optimizer"])
         restore_snapshot(saved.snapshot, self.model, self.optimizer, self.stepper)
         state, place = self.state, saved.place
@@ -280,7 +280,7 @@ class Run:
         """End the run because loss or weights are not finite: find the origin and restore the state before its step. Return
         False."""
         state = self.state
-        diagnosis = find(self.log, state.step)
+        diagnosis = find_origin(self.log, state.step)
         best = self.keeper.number if self.keeper.best is not None else 0
         weights = f"the weights of epoch {best}, the best" if best else f"its weights from before step {diagnosis.step}"
         state.history.non_finite = diagnosis = replace(diagnosis, weights=weights, seen=seen)

@@ -58,9 +58,9 @@ class Term:
     def __call__(self, out: Any, y: Any) -> Any:
         """Return the loss of the output and the target of this term, without its factor."""
         targets, weights = split_weights(y)
-        out, target = find(out, self.path), find(targets, self.path)
+        out, target = find_member(out, self.path), find_member(targets, self.path)
         if isinstance(weights, tuple | dict):
-            weights = find(weights, self.path)
+            weights = find_member(weights, self.path)
         if is_own_function(self.loss) and not isinstance(out, Array):
             one = "the loss needs one array" if not self.name else f"the loss of {self.name!r} needs one array"
             more = f": give a {type(out).__name__} of losses" if isinstance(out, tuple | dict) else ""
@@ -194,7 +194,7 @@ class Objective:
         """Raise if a target whose classes have weights is no label, or has none of the weights."""
         for term in self.terms:
             if term.classes is not None:
-                target = np.asarray(find(split_weights(y)[0], term.path))
+                target = np.asarray(find_member(split_weights(y)[0], term.path))
                 _check_labels(_leave_out_ignored(target, term.loss), term, self.function)
 
     def _weigh_tree(self, tree: Any, given: Any, y: Any, name: str) -> Any:
@@ -207,7 +207,7 @@ class Objective:
         return tuple(self._weigh_tree(v, given[k], y, f"{name}[{k}]") for k, v in enumerate(tree))
 
     def _weigh_classes(self, term: Term, given: Any, y: Any, name: str) -> Term:
-        target = None if y is None else _leave_out_ignored(find(y, term.path), term.loss)
+        target = None if y is None else _leave_out_ignored(find_member(y, term.path), term.loss)
         classes, limit = read_class_weights(given, target, name, self.function)
         return replace(term, classes=classes, limit=limit)
 
@@ -333,7 +333,7 @@ def read_class_weights(
     return (np.append(table, 1.0), None) if isinstance(given, Mapping) else (table, len(table))
 
 
-def find(tree: Any, path: tuple[Any, ...]) -> Any:
+def find_member(tree: Any, path: tuple[Any, ...]) -> Any:
     """Return the member at a path, None where a target was left out."""
     for key in path:
         tree = tree.get(key) if isinstance(tree, Mapping) else None if tree is None else tree[key]
@@ -378,7 +378,7 @@ def _leave_out_ignored(target: Any, loss: Any) -> Any:
 
 
 def _measure(metric: Metric, path: tuple[Any, ...], out: Any, y: Any) -> Any:
-    return metric(find(out, path), find(split_weights(y)[0], path))
+    return metric(find_member(out, path), find_member(split_weights(y)[0], path))
 
 
 def _items(tree: Any) -> Iterator[tuple[Any, Any]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from weft.process.distribution import install_command
 from weft.process.notices import in_notebook, silent
-from weft.train.history import Epoch, History, State, figure
+from weft.train.history import Epoch, History, State, format_figure
 from weft.train.ranks import writes_files
 
 
@@ -35,7 +35,7 @@ class Progress:
             self.redraw()
 
     def epoch(self, row: Epoch) -> None:
-        print(describe(row, self.epochs), flush=True)
+        print(describe_epoch(row, self.epochs), flush=True)
 
     def redraw(self) -> None:
         """Display the count of batches."""
@@ -62,23 +62,23 @@ class Bar(Progress):
         self._bar.update(self._task, completed=self.epochs_done, figures=format_figures(self._running()).strip())
 
     def epoch(self, row: Epoch) -> None:
-        self._bar.console.print(describe(row, self.epochs), highlight=False, markup=False, soft_wrap=True)  # above the bar
+        self._bar.console.print(describe_epoch(row, self.epochs), highlight=False, markup=False, soft_wrap=True)  # above the bar
         total = self.total if self.total is not None else round(self.epochs_done / row.number * self.epochs)  # extrapolated
         now = f"epoch {min(row.number + 1, self.epochs)}/{self.epochs}"
         self._bar.update(self._task, completed=self.epochs_done, description=now, total=total, figures="")
 
 
-def describe(row: Epoch, total: int) -> str:
+def describe_epoch(row: Epoch, total: int) -> str:
     """Return an epoch's figures as a line of text."""
-    text = f"epoch {row.number}/{total}  loss {figure(row.loss)}{format_figures(row.metrics)}  {row.seconds:.2f} s"
+    text = f"epoch {row.number}/{total}  loss {format_figure(row.loss)}{format_figures(row.metrics)}  {row.seconds:.2f} s"
     if row.validation_loss is not None:
         figures = {n[4:]: v for n, v in row.values().items() if n.startswith("val_") and n != "val_loss"}
-        text += f"  validation loss {figure(row.validation_loss)}{format_figures(figures)}"
+        text += f"  validation loss {format_figure(row.validation_loss)}{format_figures(figures)}"
     return text
 
 
 def format_figures(metrics: dict[str, float]) -> str:
-    parts = ((n, f"{100 * v:.2f} %" if "accuracy" in n else figure(v)) for n, v in metrics.items())
+    parts = ((n, f"{100 * v:.2f} %" if "accuracy" in n else format_figure(v)) for n, v in metrics.items())
     return "".join(f"  {name} {value}" for name, value in parts)
 
 

@@ -30,7 +30,7 @@ class Snapshot:
     random: tuple[int, int]
 
 
-def take(model: Module, optimizer: Optimizer, stepper: Stepper) -> Snapshot:
+def take_snapshot(model: Module, optimizer: Optimizer, stepper: Stepper) -> Snapshot:
     """Return a snapshot of the present state."""
     parts = {"model": model.arrays(), "optimizer": optimizer.arrays(), "step": stepper.arrays}
     return Snapshot({part: {n: a.numpy().copy() for n, a in arrays.items()} for part, arrays in parts.items()}, get_state())
@@ -89,18 +89,18 @@ class Log:
     """
 
     def __init__(self, model: Module, optimizer: Optimizer, stepper: Stepper, feed: Feed) -> None:
-        self.of = (model, optimizer, stepper)  # the arguments of ``take``
+        self.of = (model, optimizer, stepper)  # the arguments of ``take_snapshot``
         self.feed = feed
         # (updates, rate, epoch, first batch), appended before the updates run; an update is the keys of its batches
         self.blocks: list[tuple[tuple[tuple[Any, ...], ...], float, int, int]] = []
         self.every = 1 if feed.heavy else CHECK_EVERY
-        self._begin(time.perf_counter(), take(*self.of))
-        self.sound = [name for name in model.parameters() if finite(self.snapshot.arrays["model"][name])]
+        self._begin(time.perf_counter(), take_snapshot(*self.of))
+        self.sound = [name for name in model.parameters() if is_finite(self.snapshot.arrays["model"][name])]
 
     def is_sound(self) -> bool:
         """Return whether the parameters that were finite at the start still are."""
         parameters = self.of[0].parameters()
-        return all(finite(parameters[name].numpy()) for name in self.sound)
+        return all(is_finite(parameters[name].numpy()) for name in self.sound)
 
     def is_due(self) -> bool:
         """Return whether a snapshot is due by the clock."""
@@ -113,8 +113,8 @@ class Log:
         """
         start = time.perf_counter()
         if (self.feed.heavy and self._count_bytes()) or is_due:
-            fresh = take(*self.of)
-            if not all(finite(fresh.arrays["model"][name]) for name in self.sound):
+            fresh = take_snapshot(*self.of)
+            if not all(is_finite(fresh.arrays["model"][name]) for name in self.sound):
                 return False
             self._begin(start, fresh)
         return True
@@ -141,6 +141,6 @@ class Log:
         self.blocks.clear()
 
 
-def finite(a: np.ndarray) -> bool:
+def is_finite(a: np.ndarray) -> bool:
     """Return whether an array holds no NaN and no infinity."""
     return not is_float(a.dtype) or bool(np.isfinite(a).all())

@@ -109,8 +109,8 @@ class Stepper:
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.metrics = dict(metrics or {})
         self.accumulate = accumulate
-        self.dtype, self.formats = _precision(precision)
-        self.scaling = _scaling(loss_scale, self.dtype)
+        self.dtype, self.formats = _parse_precision(precision)
+        self.scaling = _parse_loss_scale(loss_scale, self.dtype)
         self.arrays: dict[str, Array] = {}
         self._sums: dict[str, Array] = {}
         if self.scaling == "dynamic":
@@ -189,7 +189,7 @@ class Stepper:
                 out = call_model(net, x)
             else:
                 with cast_parameters(net, self.dtype):
-                    out = _floats(call_model(net, _floats(x, self.dtype)), float32.dtype)
+                    out = _cast_floats(call_model(net, _cast_floats(x, self.dtype)), float32.dtype)
             if out is None:
                 raise TypeError(f"fit: the model returns {describe_result(out)}; the loss needs one array")
             value = self.loss(out, y)
@@ -291,7 +291,7 @@ def cast_parameters(model: Module, dtype: np.dtype) -> Iterator[None]:
             p._set(node)
 
 
-def _floats(x: Any, dtype: np.dtype) -> Any:
+def _cast_floats(x: Any, dtype: np.dtype) -> Any:
     """Cast float arrays of 16 or 32 bits, also inside tuples and dicts, to ``dtype``."""
     def cast_floats(a: Any) -> Any:
         return a.astype(dtype) if isinstance(a, Array) and is_float(a.dtype) and a.dtype.itemsize <= 4 else a
@@ -299,7 +299,7 @@ def _floats(x: Any, dtype: np.dtype) -> Any:
     return map_members(cast_floats, x)
 
 
-def _precision(precision: Any) -> tuple[np.dtype | None, Precision | None]:
+def _parse_precision(precision: Any) -> tuple[np.dtype | None, Precision | None]:
     """Return the dtype of activations and the formats of products."""
     if isinstance(precision, Precision | Mapping):
         return None, parse_precision(precision)
@@ -314,7 +314,7 @@ def _precision(precision: Any) -> tuple[np.dtype | None, Precision | None]:
     return dtype, None
 
 
-def _scaling(loss_scale: Any, dtype: np.dtype | None) -> Any:
+def _parse_loss_scale(loss_scale: Any, dtype: np.dtype | None) -> Any:
     if isinstance(loss_scale, str) and loss_scale == "auto":
         return "dynamic" if dtype == float16 else None
     if loss_scale is None or isinstance(loss_scale, str) and loss_scale == "dynamic":
