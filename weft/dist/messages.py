@@ -30,8 +30,7 @@ def receive(shape: tuple[int, ...], dtype: np.dtype, source: int, place: str, ba
         found, their_place = unpack(note)
         if found != expected:
             raise CollectiveError(
-                f"rank {job.rank} of {job.size} expects {expected} from rank {source} ({place}), but it sends {found} "
-                f"({their_place})"
+                f"{job} expects {expected} from rank {source} ({place}), but it sends {found} ({their_place})"
             )
         out = np.empty(shape, dtype)
         if out.size:

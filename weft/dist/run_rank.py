@@ -47,7 +47,7 @@ def main(argv: list[str]) -> None:
         if not isinstance(error.code, int | None):
             print(error.code, file=sys.stderr)
         if code and job.engine is not None:
-            job.end(f"rank {job.rank} of {job.size} left with exit code {code}", code)
+            job.end(f"{job} left with exit code {code}", code)
         sys.exit(code)
     except BaseException as error:
         sys.excepthook(type(error), error.with_traceback(_skip_start(error.__traceback__)), error.__traceback__)

@@ -44,7 +44,7 @@ class World:
         self.failure = ""  # why no more messages can be exchanged
         self._thread = os.getpid(), threading.get_ident()
         self._unsent: list[tuple[Request, int]] = []  # messages of ``send`` that may not have left
-        self.report: Report | None = None
+        self.report: Report  # if there is an engine
         self.exchanges = Exchanges()
         self.overlaps = False  # whether exchanges may run beside the program
         place = launched_rank()
@@ -59,6 +59,9 @@ class World:
             atexit.register(self.leave)  # MPI's own end comes after it
             self._exit, os._exit = os._exit, self._end_by_exit  # type: ignore[assignment]
 
+    def __str__(self) -> str:
+        return f"rank {self.rank} of {self.size}"
+
     # ---- messages
 
     @contextmanager
@@ -71,7 +74,7 @@ class World:
             raise CollectiveError(
                 f"rank {self.rank}: {what} is asked for in another thread or process than the first one that used wf.dist"
             )
-        assert self.engine is not None and self.report is not None
+        assert self.engine is not None
         self.report.write(WAITING + what)
         try:
             yield self.engine
@@ -98,13 +101,12 @@ class World:
             os.sched_yield() if yields else time.sleep(_SLEEP_S)
             if turns % 64 == 0 and time.monotonic() > end:
                 peers = {peer for _, peer in requests}
-                late = self.report.find_late_ranks() if self.report is not None else {}
+                late = self.report.find_late_ranks()
                 late_peers = peers & late.keys()
                 ranks = sorted(late_peers or peers)
                 others = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
-                me = f"rank {self.rank} of {self.size}"
                 rest = "" if late_peers else "".join(f"; rank {r}, which does not wait, {text}" for r, text in late.items())
-                raise CollectiveError(f"{me} has waited {self.patience:g} s for {others} in {what}{rest}", HUNG)
+                raise CollectiveError(f"{self} has waited {self.patience:g} s for {others} in {what}{rest}", HUNG)
 
     def send_later(self, data: Sequence[np.ndarray], to: int, tag: int) -> None:
         """Send copies of bytes without waiting for the receiver."""
@@ -119,7 +121,7 @@ class World:
         if self.engine is None or self._is_elsewhere():
             return
         if self.failure:
-            return self.end(f"rank {self.rank} of {self.size} is at the end of its script, but {self.failure}", FAILED)
+            return self.end(f"{self} is at the end of its script, but {self.failure}", FAILED)
         try:
             with self.conversation("the end of the script"):
                 agree_to_leave(self, self.engine)
@@ -127,8 +129,7 @@ class World:
                 self.wait(self._unsent, "the end of the script, before its messages are received")
                 self.engine.finish()
             self.has_left = True
-            if self.report is not None:
-                self.report.write(DONE)
+            self.report.write(DONE)
         except CollectiveError as error:
             self.end(str(error), error.code)
 
@@ -142,16 +143,14 @@ class World:
             text, place = unpack(header)
             message = "a derivative" if backward else "a message"
             raise CollectiveError(
-                f"rank {self.rank} of {self.size} is at the end of its script, but has not received {message} of rank {source}: "
-                f"{text} ({place})"
+                f"{self} is at the end of its script, but has not received {message} of rank {source}: {text} ({place})"
             )
 
     def end(self, why: str, code: int) -> None:
         """Print a line and end the job."""
         assert self.engine is not None
         self.failure = self.failure or why
-        if self.report is not None:
-            self.report.write(f"{FAILURE}{code}")
+        self.report.write(f"{FAILURE}{code}")
         sys.stdout.flush()
         sys.stderr.write(f"weft: {why}: the job ends\n")  # one write: lines of ranks mix
         sys.stderr.flush()
@@ -161,7 +160,7 @@ class World:
     def _end_by_exit(self, status: int) -> NoReturn:
         """End the job, in place of ``os._exit``, if this rank still belongs to it: MPI would not say which rank left."""
         if os.getpid() == self._thread[0] and not self.has_left:
-            self.end(f"rank {self.rank} of {self.size} left by os._exit({status})", status or FAILED)
+            self.end(f"{self} left by os._exit({status})", status or FAILED)
         self._exit(status)
 
     def _end_by_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
