@@ -193,9 +193,10 @@ def fit(
     )
     feed, validation_feed = divide_loaders(feed, validation_feed, ranks)
     check_monitors(callback_hooks.all, validation_feed is not None)
-    unweighted, targets = objective, split_weights(feed.y)[0] if isinstance(feed, Arrays) else None
+    unweighted, targets = objective, None
     if isinstance(feed, Arrays):
         objective.check_targets(feed.y)
+        targets = split_weights(feed.y)[0]
         targets = targets if feed.rows is None else map_members(lambda a: a[feed.rows], targets)
     objective = objective.with_class_weights(class_weights, targets)
     prepare_model(model, feed, validation_feed, objective)
@@ -215,9 +216,10 @@ def fit(
     validated = None
     if validation_feed is not None:
         validated = Validation(model, unweighted, figures, validation_feed, stepper.formats, ranks)
+    source = feed.source if isinstance(feed, Stream) else feed
     description = {
-        "samples": feed.samples, "batch_size": feed.source.batch_size if isinstance(feed, Stream) and hasattr(
-            feed.source, "batch_size") else batch_size, "accumulate": accumulate, "steps_per_epoch": steps_per_epoch,
+        "samples": feed.samples, "batch_size": getattr(source, "batch_size", batch_size),
+        "accumulate": accumulate, "steps_per_epoch": steps_per_epoch,
         "data": [
             f"{'' if name in ('x', 'y') else name + ' '}{a.dtype.name}{list(a.shape[1:])}"
             for name, a in (name_batch(feed.x, feed.y) if isinstance(feed, Arrays) else ())
@@ -385,11 +387,19 @@ def open_feed(model: Module, x: Any, y: Any, sample_weights: Any, batch_size: in
     if y is not None:
         arrays = cast_in_memory(check_samples(x, y, function, sample_weights), narrow)
         return Arrays(*arrays, None, batch_size, None, narrow)
-    if isinstance(x, tuple):
+    return _open_source(x, sample_weights, narrow, function)
+
+
+def _open_source(x: Any, sample_weights: Any, narrow: bool, function: str, steps: int | None = None) -> Stream:
+    """Return the feed of a source of batches. steps : batches in an epoch, None for all"""
+    if (_is_pair(x) if isinstance(x, list) else has_members(x)):
         raise TypeError(f"{function}: x and y are two arguments, {function}(model, x, y), not one pair")
-    if not is_stream(x) or sample_weights is not None:
-        raise TypeError(f"{function}: y is missing; without it x must give batches (x, y), as a Loader does")
-    return Stream(x, narrow)
+    if sample_weights is not None:
+        raise ValueError(f"{function}: sample_weights= is for arrays; a source of batches gives (x, y, sample_weights)")
+    if not is_stream(x):
+        needed = "without it x must give batches (x, y), as a Loader does"
+        raise TypeError(f"{function}: y is missing; {needed}, not {type(x).__name__}")
+    return Stream(x, narrow, steps)
 
 
 def _open_feeds(
@@ -405,17 +415,11 @@ def _open_feeds(
         raise ValueError(f"fit: validation must be a fraction in [0, 1), (x, y) or a Loader, not {validation}")
     feed: Feed
     if y is None:
-        if (_is_pair(x) if isinstance(x, list) else has_members(x)):
-            raise TypeError("fit: x and y are two arguments, fit(model, x, y), not one pair")
-        if weights is not None:
-            raise ValueError("fit: sample_weights= is for arrays; a source of batches gives (x, y, sample_weights)")
-        if not is_stream(x):
-            raise TypeError(f"fit: y is missing; without it x must give batches (x, y), as a Loader does, not {type(x).__name__}")
+        feed = _open_source(x, weights, narrow, "fit", steps)
         if is_fraction and validation:
             raise ValueError("fit: a fraction for validation needs arrays; give validation=(x, y) or a Loader")
         if steps is not None:
             integer_from(1, steps, "fit", "steps_per_epoch")
-        feed = Stream(x, narrow, steps)
     else:
         if steps is not None:
             raise ValueError("fit: steps_per_epoch needs x to be a source of batches; for arrays give batch_size instead")
