@@ -12,13 +12,12 @@ import numpy as np
 import weft.graph.primitives  # noqa: F401  fills the table
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.dtypes import formats
-from weft.dtypes.formats import COMPLEX, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, INT64, INTEGERS, UINT64, Format, promote, weak
+from weft.dtypes.formats import COMPLEX, FLOATS, FROM_NUMPY, INEXACT, INT64, INTEGERS, UINT64, Format, promote, weak
 from weft.dtypes.parse import parse_any_byte_order, parse_dtype
 from weft.dtypes.rounding import convert_array, rounded_number
 from weft.eager import implementations
 from weft.eager.apply import bind
 from weft.eager.materialise import read_array, read_number
-from weft.eager.native import NATIVE_ELEMENTS, not_available
 from weft.eager.peek import memory_of
 from weft.eager.policy import is_enabled
 from weft.errors import DTypeError, ShapeError, find_argument, name_argument, short, warn
@@ -34,41 +33,6 @@ def join_nodes(x: Any, nodes: Sequence[Node]) -> Node | None:
     """Return nested lists of ``nodes`` as one leaf; None if not all are small, materialised and of one shape."""
     regular = _read_regular(x) if is_enabled() and not DEVICE_OF_BUFFER_TYPE else None
     return None if regular is None else _stack(nodes, regular[0])
-
-
-def join_numbers(x: list[Any]) -> Any:
-    """Return the array of a list of Python numbers, or of a list of such lists, natively; None for other lists, and for floats
-    that may be beyond the default dtype."""
-    native = NATIVE_ELEMENTS.take
-    if native is not_available or len(x) > _MAX_JOINED:
-        return None
-    if x and type(x[0]) is list:
-        if set(map(type, x)) != _LISTS:
-            return None
-        kinds = {type(number) for row in x for number in row}
-    else:
-        kinds = set(map(type, x))
-    if kinds != _INTS and kinds != _FLOATS:
-        return None
-    try:
-        content = np.array(x)
-    except ValueError:  # the caller raises the error with the user's line
-        return None
-    dtype = FROM_NUMPY.get(content.dtype)
-    if dtype is FLOAT64 and kinds == _FLOATS:
-        dtype = formats.DEFAULT.real
-        if dtype is not FLOAT64:
-            if not np.vdot(content, content) < _SAFE_SQUARE:  # NaN, infinity, or a number that may overflow
-                return None
-            content = content.astype(dtype.numpy)
-    elif dtype is not INT64:
-        return None
-    return native(content, dtype)
-
-
-_INTS, _FLOATS, _LISTS = {int}, {float}, {list}
-_MAX_JOINED = 1 << 12
-_SAFE_SQUARE = float(np.finfo(np.float32).max) ** 2  # no number is above the largest float32 if the sum of squares is below this
 
 
 def join_arrays(x: Any) -> Node | None:

@@ -43,7 +43,10 @@ def not_available(*operands: Any) -> None:
 MAX_MISSES = 300  # compiling the functions takes 50 ms, once on each machine; programs that make few small arrays do without
 _MISSES = [0]
 _PARTS_LOADED: list[bool] = []
-_ELEMENTS, _PARTS = ("element", "store", "number"), ("show", "take", "put", "open", "full", "transpose", "reshape")
+_ELEMENTS = ("element", "store", "number")
+_PARTS = ("show", "take", "put", "open", "full", "transpose", "reshape",
+    "listed",
+)
 
 
 class NativeElements:

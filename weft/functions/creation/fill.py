@@ -12,7 +12,6 @@ from weft.array import Array, Scalar, ndarray, wrap, wrap_array
 from weft.array.convert import (
     convert_assigned,
     is_foreign,
-    join_numbers,
     number_node,
     read_operands,
     refuse_subclass,
@@ -82,8 +81,10 @@ def array(
     (2, 2)
     """
     if type(object) is list and dtype is None and device is None and like is None and order is None and not ndmin:
-        if copy is not False and ndmax == MAX_NDIM and (result := join_numbers(object)) is not None:
-            return result
+        if copy is not False and ndmax == MAX_NDIM:
+            native = NATIVE_ELEMENTS.listed
+            if (result := native(object, DEFAULT.real, INT64)) is not None:
+                return result
     check_like(like, "array")
     layout(order, "array")
     if device is not None:

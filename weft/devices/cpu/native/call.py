@@ -125,11 +125,21 @@ MODULES = ("memory", "run", "small", "parts")  # of the native functions, in the
 def text(module: str) -> str:
     """Return the LLVM text of one of ``MODULES``: buffers; calls, warm calls and loops; small eager operations; or parts of
     small arrays. Internal functions that two modules use are part of both."""
-    from weft.devices.cpu.native import call_fast_ir, loop_ir, memory_ir, operators_ir, parts_ir, scalars_ir, views_ir, walk_ir
+    from weft.devices.cpu.native import (
+        call_fast_ir,
+        lists_ir,
+        loop_ir,
+        memory_ir,
+        operators_ir,
+        parts_ir,
+        scalars_ir,
+        views_ir,
+        walk_ir,
+    )
     from weft.devices.cpu.native.routine import text_of_all
 
     files = {
         "memory": (memory_ir,), "run": (walk_ir, call_fast_ir, loop_ir), "small": (operators_ir, scalars_ir),
-        "parts": (parts_ir, views_ir),
+        "parts": (parts_ir, views_ir, lists_ir),
     }[module]
     return text_of_all(r for file in files for r in file.ROUTINES)

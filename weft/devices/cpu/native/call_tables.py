@@ -135,7 +135,8 @@ def install(cls: type, table: str, world: WarmCallContext, address: int, state: 
 
 # ---- small operations
 
-PARTS = ("show", "take", "put", "open", "full", "part", "transpose", "reshape")  # the functions of parts_ir.py and views_ir.py
+# the functions of parts_ir.py, views_ir.py and lists_ir.py
+PARTS = ("show", "take", "put", "open", "full", "part", "transpose", "reshape", "listed")
 _ROW = layouts.extent(layouts.OPERATION_ROW)
 _KINDS = {"signed": layouts.INTEGER, "unsigned": layouts.UNSIGNED, "bool": layouts.BOOLEAN}
 

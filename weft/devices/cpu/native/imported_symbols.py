@@ -8,6 +8,7 @@ OBJECT_SIZE = object.__basicsize__  # object.h, PyObject: reference count and ty
 OBJECT = {"count": (OBJECT_SIZE - 16, "i32"), "type": (OBJECT_SIZE - 8, "ptr")}
 WEAKREF = {"target": (OBJECT_SIZE, "ptr")}  # weakrefobject.h, PyWeakReference
 TUPLE = {"length": (OBJECT_SIZE, "i64"), "items": (tuple.__basicsize__, "ptr")}  # tupleobject.h
+LIST = {"length": (OBJECT_SIZE, "i64"), "items": (OBJECT_SIZE + 8, "ptr")}  # listobject.h
 CLOSURE = {"content": (OBJECT_SIZE, "ptr")}  # cellobject.h, PyCellObject
 # ndarraytypes.h, PyArrayObject_fields: the start of a NumPy array, the same in NumPy 1 and 2
 NDARRAY = {
