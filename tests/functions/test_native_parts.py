@@ -92,3 +92,20 @@ def test_a_number_in_a_shape_fills_a_new_array() -> None:
                 made = getattr(wf, make)(shape, dtype)
                 right = getattr(np, "zeros" if make == "empty" else make)(shape, dtype or "float32")
                 assert np.array_equal(made.numpy(), right) and made.dtype == right.dtype and made.shape == right.shape
+
+
+def test_positions_of_extremes(rng) -> None:
+    """Ties, NaN, infinities and signed zeros, along every axis, of arrays and views."""
+    wf.zeros(1)
+    load_parts()
+    for _ in range(300):
+        x = rng.integers(-3, 4, tuple(rng.integers(1, 6, rng.integers(0, 4)))).astype(str(rng.choice(DTYPES)))
+        if x.dtype.kind == "f":
+            x = np.where(rng.random(x.shape) < 0.2, rng.choice([np.nan, -0.0, np.inf, -np.inf]), x).astype(x.dtype)
+        a = wf.array(x)
+        if x.ndim and rng.random() < 0.5:
+            x, a = (x.T, a.T) if rng.random() < 0.5 else (x[::-1], a[::-1])
+        for axis in (None, *range(-x.ndim, x.ndim)):
+            for name in ("argmax", "argmin"):
+                found, right = getattr(a, name)(axis), getattr(x, name)(axis)
+                assert np.array_equal(found.numpy(), right) and found.shape == np.shape(right) and found.dtype == np.int64

@@ -105,6 +105,7 @@ class SmallWork(Protocol):
     open(x, node) : make a node without a value the content of x; return a NumPy array over the memory that x had if nothing
         else refers to it, else over a copy. The caller writes to it, and gives the node its ``base`` as value
     full(shape, dtype, number) : return a new array without empty axes, filled with a number
+    extreme(x, axis, is_least, dtype) : return the positions of the least or the greatest elements, in ``dtype``, int64
     listed(lists, real, integer) : return a new array of nested lists of floats, in the dtype ``real``, or of integers
     put(x, layout, value) : write a number or an array of the same dtype to a part of x, which is no view; return True if it was
         written. layout: (shape, strides, offset) of the part in bytes, None for all of x
@@ -121,6 +122,7 @@ class SmallWork(Protocol):
     open: Callable[..., Any]
     full: Callable[..., Any]
     listed: Callable[..., Any]
+    extreme: Callable[..., Any]
     put: Callable[..., Any]
 
     def operation(self, arity: int) -> SmallOperation: ...

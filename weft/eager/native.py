@@ -45,7 +45,7 @@ _MISSES = [0]
 _PARTS_LOADED: list[bool] = []
 _ELEMENTS = ("element", "store", "number")
 _PARTS = ("show", "take", "put", "open", "full", "transpose", "reshape",
-    "listed",
+    "listed", "extreme",
 )
 
 

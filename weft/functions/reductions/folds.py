@@ -51,6 +51,7 @@ from weft.functions.support.arguments import (
 )
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
+from weft.graph.primitives.rules import memoise
 from weft.graph.primitives.table import TABLE
 from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
@@ -117,6 +118,12 @@ _NUMPY_FOLDS = {  # function -> NumPy's method, and the dtypes for which it has 
 }
 
 
+@memoise
+def _reduced_params(axis: int, shape: Shape) -> dict[str, Any]:
+    """Return the params of a reduction's result, for messages about shapes that do not broadcast."""
+    return {"reduced": ((axis % len(shape),), shape)}
+
+
 def _fold_in_numpy(function: str, x: Any, axis: Axis, dtype: Format | None) -> Any:
     """Return a fold of a small array by NumPy's method; None for every case that is not plain. dtype : of the result, None for
     that of the array. NumPy does not order the signs of zeros, so extremes that are zero are computed elsewhere."""
@@ -132,9 +139,8 @@ def _fold_in_numpy(function: str, x: Any, axis: Axis, dtype: Format | None) -> A
         if dtype.kind == "float" and not result.all():
             return None
     array = NATIVE_ELEMENTS.take(result, dtype)
-    if axis is not None and array is not None and result.shape:  # for messages about shapes that do not broadcast
-        axes = axis if isinstance(axis, tuple) else (axis,)
-        array.node.params = {"reduced": (tuple([d % view.ndim for d in axes]), view.shape)}
+    if array is not None and result.shape:
+        array._node.params = _reduced_params(axis, view.shape)
     return array
 
 
@@ -333,6 +339,16 @@ def _find_index(function: str, x: Any, axis: int | None, keepdims: bool, out: Ar
     return wrap_result(reduce_node(function, value, axes, keepdims), out, function)
 
 
+def _find_natively(function: str, x: Any, axis: int | None) -> Any:
+    """Return the index of an extreme of a small array; None for every case that is not plain."""
+    native = NATIVE_ELEMENTS.extreme
+    if (result := native(x, axis, function == "argmin", INT64)) is None:
+        return _fold_in_numpy(function, x, axis, INT64)
+    if result._node.shape:
+        result._node.params = _reduced_params(axis, x.node.shape)
+    return result
+
+
 def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
     """Return the index of the largest element: the first of equal ones; NaN counts as largest.
 
@@ -355,7 +371,7 @@ def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
     >>> wf.argmax(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=1).tolist()
     [1, 0]
     """
-    if out is None and not keepdims and (result := _fold_in_numpy("argmax", a, axis, INT64)) is not None:
+    if out is None and not keepdims and (result := _find_natively("argmax", a, axis)) is not None:
         return result
     return _find_index("argmax", a, axis, keepdims, out)
 
@@ -366,7 +382,7 @@ def argmin(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
     >>> wf.argmin(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=0).tolist()
     [0, 1]
     """
-    if out is None and not keepdims and (result := _fold_in_numpy("argmin", a, axis, INT64)) is not None:
+    if out is None and not keepdims and (result := _find_natively("argmin", a, axis)) is not None:
         return result
     return _find_index("argmin", a, axis, keepdims, out)
 

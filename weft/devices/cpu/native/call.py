@@ -127,6 +127,7 @@ def text(module: str) -> str:
     small arrays. Internal functions that two modules use are part of both."""
     from weft.devices.cpu.native import (
         call_fast_ir,
+        extremes_ir,
         lists_ir,
         loop_ir,
         memory_ir,
@@ -140,6 +141,6 @@ def text(module: str) -> str:
 
     files = {
         "memory": (memory_ir,), "run": (walk_ir, call_fast_ir, loop_ir), "small": (operators_ir, scalars_ir),
-        "parts": (parts_ir, views_ir, lists_ir),
+        "parts": (parts_ir, views_ir, lists_ir, extremes_ir),
     }[module]
     return text_of_all(r for file in files for r in file.ROUTINES)

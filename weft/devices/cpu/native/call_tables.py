@@ -135,8 +135,8 @@ def install(cls: type, table: str, world: WarmCallContext, address: int, state: 
 
 # ---- small operations
 
-# the functions of parts_ir.py, views_ir.py and lists_ir.py
-PARTS = ("show", "take", "put", "open", "full", "part", "transpose", "reshape", "listed")
+# the functions of parts_ir.py, views_ir.py, lists_ir.py and extremes_ir.py
+PARTS = ("show", "take", "put", "open", "full", "part", "transpose", "reshape", "listed", "extreme")
 _ROW = layouts.extent(layouts.OPERATION_ROW)
 _KINDS = {"signed": layouts.INTEGER, "unsigned": layouts.UNSIGNED, "bool": layouts.BOOLEAN}
 
