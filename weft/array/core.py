@@ -630,7 +630,7 @@ def wrap_buffer(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> A
 
 
 install(Array, ndarray, Scalar, wrap)
-introduce(ndarray, Scalar, TRANSPOSES, RESHAPED)
+introduce(ndarray, Scalar, TRANSPOSES, RESHAPED, Array.__getitem__)
 buffer_protocol.install(Array, ndarray, Scalar)
 
 

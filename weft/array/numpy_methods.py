@@ -33,7 +33,7 @@ from weft.dtypes.parse import stored as stored_dtype
 from weft.dtypes.rounding import convert_array, decode_array
 from weft.eager import materialise
 from weft.eager.apply import bind
-from weft.eager.native import NATIVE_ELEMENTS
+from weft.eager.native import NATIVE_ELEMENTS, not_available
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import TABLE, check_addressable
@@ -495,13 +495,13 @@ class NumpyMethods(Methods, Cell):
     def __float__(self) -> float:
         native = NATIVE_ELEMENTS.number
         if (number := native(self)) is not None:
-            return float(number)
+            return number if type(number) is float else float(number)
         return float(self._read_real("a float"))
 
     def __int__(self) -> int:
         native = NATIVE_ELEMENTS.number
         if (number := native(self)) is not None:
-            return int(number)
+            return number if type(number) is int else int(number)
         return int(self._read_real("an int"))
 
     def __complex__(self) -> complex:
@@ -643,12 +643,10 @@ class NumpyMethods(Methods, Cell):
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("an array without dimensions cannot be iterated over")
-        return self._items()
-
-    def _items(self) -> Iterator[Any]:
-        native = NATIVE_ELEMENTS.element  # tried first: saves the call of a Python function
-        for i, value in enumerate(map(native, repeat(self), range(self.shape[0]))):
-            yield self[i] if value is None else value
+        item = NATIVE_ELEMENTS.item
+        if item is not_available:
+            return map(self.__getitem__, range(self.shape[0]))
+        return map(item, repeat(self), range(self.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
         equal: Any = self == value

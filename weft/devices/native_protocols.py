@@ -24,6 +24,7 @@ class SmallOperationContext(NamedTuple):
     view_reads : the list with the number of times that views have cached a node
     transposes : the path of a transpose by the number of dimensions
     reshaped : the index of a view that is a reshape
+    getitem : Python's function of (x, index)
     """
 
     local: Any
@@ -40,6 +41,7 @@ class SmallOperationContext(NamedTuple):
     view_reads: list[int]
     transposes: tuple[Any, ...]
     reshaped: str
+    getitem: Callable[..., Any]
 
 
 class PreparedCall(NamedTuple):
@@ -97,6 +99,7 @@ class SmallWork(Protocol):
 
     element(x, index) : return an element as a new Scalar
     part(x, index) : the same, and views for integers, slices, None and an ellipsis
+    item(x, index) : the same, and the result of ``getitem`` where it is None
     transpose(x), reshape(x, shape) : return a view of an array that is no view; one extent of the shape may be -1
     store(x, index, number) : write an element, return True if it was written
     number(x) : return the only element as a Python number
@@ -113,6 +116,7 @@ class SmallWork(Protocol):
 
     element: Callable[..., Any]
     part: Callable[..., Any]
+    item: Callable[..., Any]
     transpose: Callable[..., Any]
     reshape: Callable[..., Any]
     store: Callable[..., Any]

@@ -27,7 +27,7 @@ from weft.runtime.context import CONTEXT
 
 _NO_PARAMS: dict[str, Any] = {}
 _CLASSES: list[Any] = []
-_VIEW_PATHS: list[Any] = []
+_INTRODUCED: list[Any] = []
 _WORK: list[SmallWork | None] = []  # the device's native functions, once the device is in use
 
 
@@ -45,7 +45,7 @@ _MISSES = [0]
 _PARTS_LOADED: list[bool] = []
 _ELEMENTS = ("element", "store", "number")
 _PARTS = ("show", "take", "put", "open", "full", "transpose", "reshape",
-    "listed", "extreme",
+    "listed", "extreme", "item",
 )
 
 
@@ -140,11 +140,10 @@ _ELEMENTWISE_FUNCTIONS: list[NativeElementwise] = []
 _SHAPED_FUNCTIONS: list[NativeShaped] = []
 
 
-def introduce(array: type, value: type, transposes: tuple[Any, ...], reshaped: str) -> None:
-    """Set the classes of arrays and of scalars, and what they understand as the paths of views: see
-    ``SmallOperationContext``."""
+def introduce(array: type, value: type, transposes: tuple[Any, ...], reshaped: str, getitem: Callable[..., Any]) -> None:
+    """Set the classes of arrays and of scalars, and their parts that ``SmallOperationContext`` describes."""
     _CLASSES[:] = array, value
-    _VIEW_PATHS[:] = transposes, reshaped
+    _INTRODUCED[:] = transposes, reshaped, getitem
 
 
 def call_after_views(native: Callable[..., Any], *operands: Any) -> Any:
@@ -169,7 +168,7 @@ def start() -> None:
     work = device.small_work(SmallOperationContext(
         CONTEXT, "eager_limit", array, value, Node, INPUT, _NO_PARAMS, "reduced",
         {"inputs": (), "source_line": None, "holder": None}, {"_base": None, "_trace": None},
-        {"_trace": None, "_source": None}, VIEW_READS, *_VIEW_PATHS,
+        {"_trace": None, "_source": None}, VIEW_READS, *_INTRODUCED,
     ))
     _WORK.append(work)
     for name in _ELEMENTS:

@@ -136,7 +136,7 @@ def install(cls: type, table: str, world: WarmCallContext, address: int, state: 
 # ---- small operations
 
 # the functions of parts_ir.py, views_ir.py, lists_ir.py and extremes_ir.py
-PARTS = ("show", "take", "put", "open", "full", "part", "transpose", "reshape", "listed", "extreme")
+PARTS = ("show", "take", "put", "open", "full", "part", "transpose", "reshape", "listed", "extreme", "item")
 _ROW = layouts.extent(layouts.OPERATION_ROW)
 _KINDS = {"signed": layouts.INTEGER, "unsigned": layouts.UNSIGNED, "bool": layouts.BOOLEAN}
 
@@ -147,6 +147,7 @@ class CPUSmall:
     def __init__(self, world: SmallOperationContext, native: dict[str, int], allocator: Allocator, state: int) -> None:
         self._native = native
         self._state = state
+        self._getitem = world.getitem
         self._formats = _formats()
         own = world.local.__dict__
         names = "__dict__"
@@ -188,7 +189,7 @@ class CPUSmall:
         """Load the functions for parts of arrays when one of them is first used: many programs need none."""
         if name not in PARTS:
             raise AttributeError(name)
-        function = self.__dict__[name] = builtin(f"weft_{name}", self._native[f"weft_{name}"], None)
+        function = self.__dict__[name] = builtin(f"weft_{name}", self._native[f"weft_{name}"], self._getitem)
         read = self._state + layouts.offset(layouts.SMALL_STATE, "read")
         ctypes.c_int64.from_address(read).value = self._native["weft_refresh"]
         return function

@@ -229,6 +229,15 @@ def part(f: Body, self: Value, args: Value, nargs: Value) -> None:
     f.ret(view)
 
 
+@routine("ptr weft_item" + BUILTIN, exported=True)
+def item(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """Builtin (x, index) -> the result of ``part``, or of ``self``, a Python function, where that is None."""
+    out = f.call(part, self, args, nargs)
+    f.ret_unless(out == f.symbol("_Py_NoneStruct"), out)
+    f.call("Py_DecRef", out)
+    f.ret(f.call("PyObject_Vectorcall", self, args, nargs, None))
+
+
 @routine("ptr weft_transpose" + BUILTIN, exported=True)
 def transpose(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x) -> a view with the axes reversed, or None. x: an array that is no view."""
@@ -280,4 +289,4 @@ def reshape(f: Body, self: Value, args: Value, nargs: Value) -> None:
     f.ret(f.call(make_view, x, place.pointer, none, state["reshaped"]))
 
 
-ROUTINES = (cut, select, make_tuple, make_view, part, transpose, reshape)
+ROUTINES = (cut, select, make_tuple, make_view, part, item, transpose, reshape)
