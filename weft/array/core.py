@@ -405,15 +405,10 @@ class Array(NumpyMethods):
             return
         if self._base is None:
             put = NATIVE_ELEMENTS.put
-            if index is Ellipsis:
-                if put(self, None, value):
-                    return
-            elif (selection := select_basic(index, self._node.shape)) is None:
-                if indexing.write_natively(self, index, value):
-                    return
-            elif not selection.is_element and (layout := selection.find_layout(self._node)) is not None:
-                if put(self, layout, value):
-                    return
+            if put(self, index, value):
+                return
+            if select_basic(index, self._node.shape) is None and indexing.write_natively(self, index, value):
+                return
         with WRITE_LOCK:
             if index is Ellipsis:
                 return self._fill(value)

@@ -110,8 +110,8 @@ class SmallWork(Protocol):
     full(shape, dtype, number) : return a new array without empty axes, filled with a number
     extreme(x, axis, is_least, dtype) : return the positions of the least or the greatest elements, in ``dtype``, int64
     listed(lists, real, integer) : return a new array of nested lists of floats, in the dtype ``real``, or of integers
-    put(x, layout, value) : write a number or an array of the same dtype to a part of x, which is no view; return True if it was
-        written. layout: (shape, strides, offset) of the part in bytes, None for all of x
+    put(x, index, value) : write a number or an array of the same dtype to a part of x, which is no view; return True if it was
+        written. index: of integers, slices, None and an ellipsis
     """
 
     element: Callable[..., Any]

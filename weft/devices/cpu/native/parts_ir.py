@@ -12,6 +12,7 @@ from weft.devices.cpu.native.imported_symbols import BUF_C_CONTIGUOUS, BUFFER_RO
 from weft.devices.cpu.native.layouts import BUFFER, FORMAT, PLACE
 from weft.devices.cpu.native.memory_ir import BUILTIN
 from weft.devices.cpu.native.routine import Body, Value, routine
+from weft.devices.cpu.native.views_ir import NO_INDEX, select
 
 DIMS = f"[{MAX_DIMS} x i64]"
 
@@ -205,17 +206,18 @@ def spread(f: Body, from_: Value, to_: Value) -> None:
 
 @routine("ptr weft_put" + BUILTIN, exported=True)
 def put(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """Builtin (x, layout, value) -> True, or None if it has not written: the buffer is shared, or the value does not fit.
+    """Builtin (x, index, value) -> True, or None if it has not written: the buffer is shared, or the value does not fit.
 
-    x: an array that is no view; layout: of the part that is written, or None; value: a number, or an array of the same dtype in
-    other memory that broadcasts to the part.
+    x: an array that is no view; index: as in ``select``; value: a number, or an array of the same dtype in other memory that
+    broadcasts to the part.
     """
     arguments, state = f.array(args, "ptr"), small.state_of(f)
-    x, layout, value = arguments[0], arguments[1], arguments[2]
+    x, index, value, to = arguments[0], arguments[1], arguments[2], small.new_place(f)
     small.none_unless(f, (nargs == 3) & (f.call(small.limit) > 0))
     small.none_unless(f, f.call(small.is_writable, x))
-    node = f.call(small.content, x)
-    small.none_unless(f, ~node.null)
+    small.none_unless(f, f.call(small.locate, x, to.pointer))
+    small.none_unless(f, f.call(select, to.pointer, index) != NO_INDEX)
+    node = to["node"]
     buffer_ = small.slot(f, node, "value")[0]
     buffer = f.record(buffer_, BUFFER)
     is_unshared = (f.record(buffer_, OBJECT)["count"] == 1) & (f.record(node, OBJECT)["count"] == 1)
@@ -234,10 +236,7 @@ def put(f: Body, self: Value, args: Value, nargs: Value) -> None:
         content[0] = new.now
         f.call("Py_DecRef", node)
         small.none_unless(f, f.record(buffer_, OBJECT)["count"] == 1)
-    to, source, room = small.new_place(f), small.new_place(f), f.allocate_fixed("i64")
-    small.none_unless(f, f.call(small.locate, x, to.pointer))
-    with f.unless(layout == f.symbol("_Py_NoneStruct")):
-        small.none_unless(f, f.call(small.apply_layout, to.pointer, layout))
+    source, room = small.new_place(f), f.allocate_fixed("i64")
     is_number = f.variable("i1", ~f.call(small.locate, value, source.pointer))
     with f.when(is_number.now):
         small.none_unless(f, f.call(small.number, value, to["format"], room))

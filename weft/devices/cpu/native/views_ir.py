@@ -18,7 +18,7 @@ from weft.devices.cpu.native.scalars_ir import copy_element
 
 DIMS = f"[{MAX_DIMS} x i64]"
 _MAX_STEP = 1 << 40  # of slices: no sum of a bound and a step overflows
-_NO_INDEX, _ELEMENT, _PART = range(3)  # results of ``select``
+NO_INDEX, _ELEMENT, _PART = range(3)  # results of ``select``
 
 
 @routine("i1 weft_small_cut(ptr slice, i64 n, ptr out)")
@@ -58,7 +58,7 @@ def cut(f: Body, slice_: Value, n: Value, out_: Value) -> None:
 def select(f: Body, place_: Value, index_: Value) -> None:
     """Turn a place into that of the part that an index of integers, slices, None and an ellipsis selects.
 
-    Return ``_ELEMENT`` if all dimensions have an integer, else ``_PART``, or ``_NO_INDEX`` for every other index.
+    Return ``_ELEMENT`` if all dimensions have an integer, else ``_PART``, or ``NO_INDEX`` for every other index.
     """
     place, none, ellipsis = f.record(place_, PLACE), f.symbol("_Py_NoneStruct"), f.symbol("_Py_EllipsisObject")
     dims, extents, strides = place["dims"], f.array(place["extents"]), f.array(place["strides"])
@@ -72,7 +72,7 @@ def select(f: Body, place_: Value, index_: Value) -> None:
         with f.unless(is_single):
             item.now = small.items(f, index_)[k]
         used.now = used.now + ((item.now == none) | (item.now == ellipsis)).pick(f.constant("i64", 0), 1)
-    f.ret_unless((used.now <= dims) & (count.now - used.now + dims <= MAX_DIMS), _NO_INDEX)
+    f.ret_unless((used.now <= dims) & (count.now - used.now + dims <= MAX_DIMS), NO_INDEX)
     d, out, result = f.variable("i64"), f.variable("i64"), f.variable("i64", _ELEMENT)
     address = f.variable("i64", place["address"])
 
@@ -92,19 +92,19 @@ def select(f: Body, place_: Value, index_: Value) -> None:
             keep(f.constant("i64", 1), f.constant("i64", 0))
             f.again()
         with f.when(item.now == ellipsis):
-            f.ret_if(seen.now, _NO_INDEX)
+            f.ret_if(seen.now, NO_INDEX)
             seen.now, result.now = True, _PART
             keep_dimensions(dims - used.now)
             f.again()
         with f.when(f.record(item.now, OBJECT)["type"] == f.symbol("PySlice_Type")):
-            f.ret_unless(f.call(cut, item.now, extents[d.now], room.pointer), _NO_INDEX)
+            f.ret_unless(f.call(cut, item.now, extents[d.now], room.pointer), NO_INDEX)
             address.now = address.now + room[0] * strides[d.now]
             keep(room[1], room[2] * strides[d.now])
             d.now = d.now + 1
             f.again()
-        f.ret_unless(f.call(index, item.now, room.pointer), _NO_INDEX)
+        f.ret_unless(f.call(index, item.now, room.pointer), NO_INDEX)
         n, at = extents[d.now], room[0]
-        f.ret_unless((at < n) & (at + n >= 0), _NO_INDEX)
+        f.ret_unless((at < n) & (at + n >= 0), NO_INDEX)
         address.now = address.now + (at + (at < 0).pick(n, 0)) * strides[d.now]
         d.now = d.now + 1
     keep_dimensions(dims - d.now)
