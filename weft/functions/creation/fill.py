@@ -231,15 +231,16 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
 
 def _fill(value: Any, shape: Any, dtype: Any, order: Any, function: str, device: Any, like: Any) -> Array:
-    if like is not None:
-        check_like(like, function)
-    if dtype is not None and isinstance(shape, (int, np.integer)) and isinstance(dtype, (int, np.integer)):
-        given = ", ".join(map(str, [shape, dtype] + [order] * isinstance(order, int)))
-        raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({given}))")
-    if order is not None:
-        layout(order, function, "CF")
-    if device is not None:
-        return create_on_device(function, device, _fill, value, shape, dtype, order, function, None, like)
+    if type(shape) is not tuple or order is not None or device is not None or like is not None:
+        if like is not None:
+            check_like(like, function)
+        if dtype is not None and isinstance(shape, (int, np.integer)) and isinstance(dtype, (int, np.integer)):
+            given = ", ".join(map(str, [shape, dtype] + [order] * isinstance(order, int)))
+            raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({given}))")
+        if order is not None:
+            layout(order, function, "CF")
+        if device is not None:
+            return create_on_device(function, device, _fill, value, shape, dtype, order, function, None, like)
     form = DEFAULT.real if dtype is None else parse_dtype(dtype)
     native = NATIVE_ELEMENTS.full
     if (result := native(shape, form, value)) is not None:
