@@ -44,9 +44,7 @@ MAX_MISSES = 300  # compiling the functions takes 50 ms, once on each machine; p
 _MISSES = [0]
 _PARTS_LOADED: list[bool] = []
 _ELEMENTS = ("element", "store", "number")
-_PARTS = ("show", "take", "put", "open", "full", "transpose", "reshape",
-    "listed", "extreme", "item",
-)
+_PARTS = ("show", "take", "put", "open", "full", "transpose", "reshape", "listed", "extreme", "item")
 
 
 class NativeElements:

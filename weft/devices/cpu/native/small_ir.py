@@ -1,7 +1,7 @@
 """Common parts of the native small operations (``operators_ir.py``).
 
-Each operation is a builtin that Python calls first. It returns None, and Python takes over, for views that have not been read
-yet, pending arrays, traces, other classes, unsuitable dtypes and large results. ``call_tables.py`` writes the tables.
+Each operation is a builtin that Python calls first. It returns None, and Python takes over, for pending arrays, traces, other
+classes, unsuitable dtypes and large results. ``call_tables.py`` writes the tables.
 """
 
 from __future__ import annotations
