@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conv_cases import Native, force_filter_vectors
+from harness import fresh
 
 from weft.devices.cpu.convolution import conv, filter_weights
 from weft.devices.cpu.convolution.conv import generate_conv
@@ -61,7 +62,8 @@ def _outputs(program: Program, natives: list[Native], arrays: list[np.ndarray]) 
         if slot.kind == "input":
             slots[slot.id] = arrays[slot.position]
         elif slot.kind != "alias":
-            slots[slot.id] = np.full(slot.shape, np.nan, slot.dtype.numpy)
+            slots[slot.id] = fresh(slot.dtype, slot.shape)
+            slots[slot.id].fill(np.nan)
     for slot in program.slots:
         if slot.kind == "alias":
             slots[slot.id] = slots[slot.of].reshape(slot.shape)
@@ -133,3 +135,24 @@ def test_phases_that_are_alike_share_their_code() -> None:
         return generated.ir.count("\n")
 
     assert lines(4) < 6 * lines(1)  # 16 phases
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_large_results(aligned: bool, rng: np.random.Generator) -> None:
+    """A 1x1 convolution whose stores bypass the caches and read large arrays, prefetched, also past the end of an image."""
+    n, c = 2, int(rng.integers(1, 9))
+    h, w = 4 * int(rng.integers(9, 14)), 4 * int(rng.integers(9, 14)) - 3 * (not aligned)
+    o = (8 << 20) // (4 * n * h * w) + int(rng.integers(1, 20))
+    shapes = (n, c, h, w), (o, c, 1, 1), (n, o, h, w), (1, o, 1, 1)
+    arrays = [rng.integers(-9, 10, shape).astype(np.float32) for shape in shapes]
+    x, weights, other, scale = (input_leaf(shape, FLOAT32) for shape in shapes)
+    sums = bind(
+        TABLE["conv_general"], x, weights, dims=((0, 1, 2, 3),) * 3, stride=(1, 1), padding=((0, 0),) * 2, groups=1,
+        lhs_dilation=(1, 1), rhs_dilation=(1, 1),
+    )
+    added = bind(TABLE["add"], sums, other)
+    scaled = bind(TABLE["multiply"], added, bind(TABLE["broadcast_to"], scale, shape=other.shape))
+    ((got, got_scaled),) = run(Graph([x, weights, other, scale], [added, scaled]), arrays)
+    want = np.einsum("nchw,oc->nohw", arrays[0], arrays[1][:, :, 0, 0]) + arrays[2]
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(got_scaled, want * arrays[3])
