@@ -16,7 +16,7 @@ from weft.dtypes.parse import parse_dtype
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph
-from weft.graph.primitives import TABLE, bind, input_leaf
+from weft.graph.primitives import TABLE, bind, constant, input_leaf
 from weft.kernel.ir import Contraction
 from weft.schedule.build import build
 from weft.schedule.program import Call, Program
@@ -42,15 +42,16 @@ CASES = {
 }
 
 
-def run(graph: Graph, *given: list[np.ndarray]) -> list[list[np.ndarray]]:
-    """The graph's outputs for each list of arrays, every convolution from this generator."""
+def run(graph: Graph, *given: list[np.ndarray], any_generator: bool = False) -> list[list[np.ndarray]]:
+    """The graph's outputs for each list of arrays, every convolution from this generator unless ``any_generator``."""
     program = build(graph)
     natives: list[Native] = []
     for step in program.steps:
         assert isinstance(step, Call) and not step.scalars
         generated = generate_conv(step.kernel, host_isa())
         if generated is None:  # only what rearranges channels between groups is no convolution
-            assert not any(isinstance(stage, Contraction) for phase in step.kernel.phases for stage in phase.stages)
+            stages = [stage for phase in step.kernel.phases for stage in phase.stages]
+            assert any_generator or not any(isinstance(stage, Contraction) for stage in stages)
             generated = generate(step.kernel, host_isa())
         natives.append(Native(step.kernel, generated))
     return [_outputs(program, natives, arrays) for arrays in given]
@@ -156,3 +157,26 @@ def test_large_results(aligned: bool, rng: np.random.Generator) -> None:
     want = np.einsum("nchw,oc->nohw", arrays[0], arrays[1][:, :, 0, 0]) + arrays[2]
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(got_scaled, want * arrays[3])
+
+
+def test_strided_gradient_with_stores(rng: np.random.Generator) -> None:
+    """Gradients of convolutions of any stride, added to an array where a mask allows it: gaps between windows, ends of rows."""
+    for _ in range(4):
+        n, c, o = (int(k) for k in rng.integers(1, 5, 3))
+        stride = tuple(int(k) for k in rng.permutation((rng.integers(1, 4), rng.integers(2, 4))))
+        taps = tuple(int(k) for k in rng.integers(1, 4, 2))
+        size = tuple(int(rng.integers(k, 50)) for k in taps)
+        x_shape, w_shape = (n, c, *size), (o, c, *taps)
+        x, w, other, mask = (input_leaf(shape, FLOAT32) for shape in (x_shape, w_shape, x_shape, x_shape))
+        y = bind(
+            TABLE["conv_general"], x, w, dims=((0, 1, 2, 3),) * 3, stride=stride, padding=((0, 0),) * 2, groups=1,
+            lhs_dilation=(1, 1), rhs_dilation=(1, 1),
+        )
+        g = input_leaf(y.shape, FLOAT32)
+        (slope,) = backward([y], [g], [x])
+        zero = bind(TABLE["multiply"], mask, constant(0, FLOAT32))
+        added = bind(TABLE["where"], bind(TABLE["less"], zero, mask), bind(TABLE["add"], slope, other), zero)
+        graph = Graph([w, other, mask, g], [added])
+        arrays = [rng.integers(-9, 10, i.shape).astype(np.float32) for i in graph.inputs]
+        ((got,),) = run(graph, arrays, any_generator=True)  # a window as large as the image is a product
+        np.testing.assert_array_equal(got, interpret(graph, arrays)[0])

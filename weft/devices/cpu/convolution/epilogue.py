@@ -226,15 +226,31 @@ class Fill(ConvolutionPart):
         env = self.env(f, self.stage.stores)
         cells = self.tallies.begin(f)
 
-        def nest(axes: tuple[Axis, ...], at: dict[int, str]) -> None:
-            if axes:
-                with f.loop(0, axes[0].extent) as i:
-                    nest(axes[1:], {**at, axes[0].id: i})
-                return
-            here = replace(env, axes=at, memo={}, lanes=self.tallies.lanes)
+        lanes, along = self.tallies.lanes, self.axes[-1] if self.axes else None
+
+        def emit(at: dict[int, str], live: int) -> None:
+            """Emit the stores at ``live`` neighbours along the last axis."""
+            vector = None if along is None or along.extent == 1 else along.id
+            mask = first_mask(lanes, live) if vector is not None and live < lanes else None
+            here = replace(env, axes=at, memo={}, lanes=lanes, vector=vector, mask=mask)
             self.tallies.add(f, here, cells)
             for store in self.stage.stores:
                 emit_store(f, self.module, self.isa, store, here)
+
+        def nest(axes: tuple[Axis, ...], at: dict[int, str]) -> None:
+            if not axes:
+                emit(at, 1)
+                return
+            if len(axes) > 1:
+                with f.loop(0, axes[0].extent) as i:
+                    nest(axes[1:], {**at, axes[0].id: i})
+                return
+            whole = axes[0].extent // lanes * lanes
+            if whole:
+                with f.loop(0, whole, lanes) as i:
+                    emit({**at, axes[0].id: i}, lanes)
+            if axes[0].extent > whole:
+                emit({**at, axes[0].id: str(whole)}, axes[0].extent - whole)
 
         start, end = share(f, "%chunk", self.units, self.storing)
         with f.loop(start, end) as unit:
