@@ -146,6 +146,17 @@ def test_transposed(rng, shape, dtype):
     check([x, y], [a, b], [bind(TABLE["equal"], turned, y), bind(TABLE["cast"], turned, dtype=FLOAT32)])
 
 
+@pytest.mark.parametrize("padding", [0, 1])
+def test_large_gradients(rng, padding):
+    """Pairs of stores at stride 2 that bypass the caches together."""
+    size = (800, 32 * int(rng.integers(30, 33)))
+    g = rng.integers(-9, 10, (3, size[0] // 2, size[1] // 2)).astype(np.float32)
+    at = rng.integers(0, 9, g.shape).astype(np.int32)
+    inputs = [leaf(g), leaf(at)]
+    place = {"window": (3, 3), "stride": (2, 2), "padding": ((padding, 1 - padding),) * 2, "size": size}
+    check(inputs, [g, at], [bind(TABLE["window_gather"], *inputs, **place)])
+
+
 @pytest.mark.parametrize("shape", [(3000, 800), (2101, 1003)])
 def test_large_results(rng, shape):
     """Results stored past the caches."""

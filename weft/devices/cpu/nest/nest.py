@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import gcd
 
 from weft.devices.cpu.emit.affine import first_mask
-from weft.devices.cpu.emit.emit import Env, Level, emit_store, emit_value
+from weft.devices.cpu.emit.emit import Env, Level, emit_all_stores, emit_store, emit_value
 from weft.devices.cpu.emit.emitter import key_of
 from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.math import VECTOR_FUNCTIONS
@@ -17,7 +17,7 @@ from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
 from weft.dtypes.formats import Format
 from weft.kernel.expressions import dependencies, roots, walk
-from weft.kernel.ir import MACHINE_OPERATIONS, Access, Axis, Reduction, Store, Value
+from weft.kernel.ir import MACHINE_OPERATIONS, Access, Axis, Reduction, Stage, Store, Value
 from weft.kernel.stages import Part
 
 LOAD_NS = 0.15  # of one element from a near cache; MACHINE has the figures of operations
@@ -177,6 +177,9 @@ class Nest:
 
     def store(self, s: Store, env: Env) -> None:
         emit_store(self.f, self.m, self.isa, s, env)
+
+    def store_all(self, stage: Stage, env: Env) -> None:
+        emit_all_stores(self.f, self.m, self.isa, stage.stores, env)
 
     def export(self, r: Reduction, env: Env) -> None:
         """Store a finished accumulator in scratch if later parts read it."""
