@@ -190,3 +190,12 @@ def test_guards_beside_functions_that_are_rarely_the_librarys(rng, dtype):
     padded = bind(TABLE["pad"], wide, low=(0, 5), high=(0, 32), value=0)
     sine = bind(TABLE["sin"], z)
     check([x, z], [a, y], [bind(TABLE["where"], padded, sine, z) if dtype == "bool" else bind(TABLE["add"], padded, sine)], False)
+
+
+def test_sums_of_long_rows(rng):
+    """Rows of a large array that is not read in memory order, prefetched past their ends."""
+    shape = (int(rng.integers(10, 14)), 24, int(rng.integers(2048, 2200)))
+    a = rng.integers(-9, 10, shape).astype(np.float32)
+    x = leaf(a)
+    product = bind(TABLE["multiply"], x, x)
+    check([x], [a], [bind(TABLE["reduce_sum"], n, axes=(0, 2), keepdims=False) for n in (x, product)])
