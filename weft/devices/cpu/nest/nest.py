@@ -21,7 +21,6 @@ from weft.kernel.ir import MACHINE_OPERATIONS, Access, Axis, Reduction, Stage, S
 from weft.kernel.stages import Part
 
 LOAD_NS = 0.15  # of one element from a near cache; MACHINE has the figures of operations
-MAX_GUARDED_GROUPS = 4  # groups of vectors that are written out one by one, so that their guards are constant, instead of a loop
 OTHER_NS = 0.05  # of constants, indices and finished accumulators
 
 
@@ -243,11 +242,10 @@ def vectors(
             yield [last]
         return
     if main > start:
-        if main - start <= step * (MAX_GUARDED_GROUPS if _is_guarded(n.part, axis.id) else 1):
-            for first in range(start, main, step):  # guards are constant
-                with n.block(axis.id):
-                    n.base.axes[axis.id] = str(first)
-                    yield [env(None, u * lanes) for u in range(unroll)]
+        if main - start == step:
+            with n.block(axis.id):
+                n.base.axes[axis.id] = str(start)
+                yield [env(None, u * lanes) for u in range(unroll)]
         else:
             with n.loop(start, main, step, axis.id):
                 yield [env(None, u * lanes) for u in range(unroll)]
@@ -261,13 +259,6 @@ def vectors(
             elif left % lanes:
                 envs.append(env(first_mask(lanes * span, left % lanes * span), left // lanes * lanes))
             yield envs
-
-
-def _is_guarded(part: Part, axis: int) -> bool:
-    """Return whether a guard of a load or store depends on an axis."""
-    accesses = [v.attr for v in walk(roots(part.stages)) if v.op == "load"]
-    accesses += [s.access for stage in part.stages for s in stage.stores]
-    return any(dict(guard.terms).get(axis) for access in accesses for guard, _, _ in access.guard)
 
 
 def lanes_for(isa: ISA, part: Part) -> int:
