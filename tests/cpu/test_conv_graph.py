@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conv_cases import Native, force_filter_vectors
+from harness import fresh
 
 from weft.devices.cpu.convolution import conv, filter_weights
 from weft.devices.cpu.convolution.conv import generate_conv
@@ -15,7 +16,7 @@ from weft.dtypes.parse import parse_dtype
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph
-from weft.graph.primitives import TABLE, bind, input_leaf
+from weft.graph.primitives import TABLE, bind, constant, input_leaf
 from weft.kernel.ir import Contraction
 from weft.schedule.build import build
 from weft.schedule.program import Call, Program
@@ -41,15 +42,16 @@ CASES = {
 }
 
 
-def run(graph: Graph, *given: list[np.ndarray]) -> list[list[np.ndarray]]:
-    """The graph's outputs for each list of arrays, every convolution from this generator."""
+def run(graph: Graph, *given: list[np.ndarray], any_generator: bool = False) -> list[list[np.ndarray]]:
+    """The graph's outputs for each list of arrays, every convolution from this generator unless ``any_generator``."""
     program = build(graph)
     natives: list[Native] = []
     for step in program.steps:
         assert isinstance(step, Call) and not step.scalars
         generated = generate_conv(step.kernel, host_isa())
         if generated is None:  # only what rearranges channels between groups is no convolution
-            assert not any(isinstance(stage, Contraction) for phase in step.kernel.phases for stage in phase.stages)
+            stages = [stage for phase in step.kernel.phases for stage in phase.stages]
+            assert any_generator or not any(isinstance(stage, Contraction) for stage in stages)
             generated = generate(step.kernel, host_isa())
         natives.append(Native(step.kernel, generated))
     return [_outputs(program, natives, arrays) for arrays in given]
@@ -61,7 +63,8 @@ def _outputs(program: Program, natives: list[Native], arrays: list[np.ndarray]) 
         if slot.kind == "input":
             slots[slot.id] = arrays[slot.position]
         elif slot.kind != "alias":
-            slots[slot.id] = np.full(slot.shape, np.nan, slot.dtype.numpy)
+            slots[slot.id] = fresh(slot.dtype, slot.shape)
+            slots[slot.id].fill(np.nan)
     for slot in program.slots:
         if slot.kind == "alias":
             slots[slot.id] = slots[slot.of].reshape(slot.shape)
@@ -133,3 +136,47 @@ def test_phases_that_are_alike_share_their_code() -> None:
         return generated.ir.count("\n")
 
     assert lines(4) < 6 * lines(1)  # 16 phases
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_large_results(aligned: bool, rng: np.random.Generator) -> None:
+    """A 1x1 convolution whose stores bypass the caches and read large arrays, prefetched, also past the end of an image."""
+    n, c = 2, int(rng.integers(1, 9))
+    h, w = 4 * int(rng.integers(9, 14)), 4 * int(rng.integers(9, 14)) - 3 * (not aligned)
+    o = (8 << 20) // (4 * n * h * w) + int(rng.integers(1, 20))
+    shapes = (n, c, h, w), (o, c, 1, 1), (n, o, h, w), (1, o, 1, 1)
+    arrays = [rng.integers(-9, 10, shape).astype(np.float32) for shape in shapes]
+    x, weights, other, scale = (input_leaf(shape, FLOAT32) for shape in shapes)
+    sums = bind(
+        TABLE["conv_general"], x, weights, dims=((0, 1, 2, 3),) * 3, stride=(1, 1), padding=((0, 0),) * 2, groups=1,
+        lhs_dilation=(1, 1), rhs_dilation=(1, 1),
+    )
+    added = bind(TABLE["add"], sums, other)
+    scaled = bind(TABLE["multiply"], added, bind(TABLE["broadcast_to"], scale, shape=other.shape))
+    ((got, got_scaled),) = run(Graph([x, weights, other, scale], [added, scaled]), arrays)
+    want = np.einsum("nchw,oc->nohw", arrays[0], arrays[1][:, :, 0, 0]) + arrays[2]
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(got_scaled, want * arrays[3])
+
+
+def test_strided_gradient_with_stores(rng: np.random.Generator) -> None:
+    """Gradients of convolutions of any stride, added to an array where a mask allows it: gaps between windows, ends of rows."""
+    for _ in range(4):
+        n, c, o = (int(k) for k in rng.integers(1, 5, 3))
+        stride = tuple(int(k) for k in rng.permutation((rng.integers(1, 4), rng.integers(2, 4))))
+        taps = tuple(int(k) for k in rng.integers(1, 4, 2))
+        size = tuple(int(rng.integers(k, 50)) for k in taps)
+        x_shape, w_shape = (n, c, *size), (o, c, *taps)
+        x, w, other, mask = (input_leaf(shape, FLOAT32) for shape in (x_shape, w_shape, x_shape, x_shape))
+        y = bind(
+            TABLE["conv_general"], x, w, dims=((0, 1, 2, 3),) * 3, stride=stride, padding=((0, 0),) * 2, groups=1,
+            lhs_dilation=(1, 1), rhs_dilation=(1, 1),
+        )
+        g = input_leaf(y.shape, FLOAT32)
+        (slope,) = backward([y], [g], [x])
+        zero = bind(TABLE["multiply"], mask, constant(0, FLOAT32))
+        added = bind(TABLE["where"], bind(TABLE["less"], zero, mask), bind(TABLE["add"], slope, other), zero)
+        graph = Graph([w, other, mask, g], [added])
+        arrays = [rng.integers(-9, 10, i.shape).astype(np.float32) for i in graph.inputs]
+        ((got,),) = run(graph, arrays, any_generator=True)  # a window as large as the image is a product
+        np.testing.assert_array_equal(got, interpret(graph, arrays)[0])

@@ -146,6 +146,17 @@ def test_transposed(rng, shape, dtype):
     check([x, y], [a, b], [bind(TABLE["equal"], turned, y), bind(TABLE["cast"], turned, dtype=FLOAT32)])
 
 
+@pytest.mark.parametrize("padding", [0, 1])
+def test_large_gradients(rng, padding):
+    """Pairs of stores at stride 2 that bypass the caches together."""
+    size = (800, 32 * int(rng.integers(30, 33)))
+    g = rng.integers(-9, 10, (3, size[0] // 2, size[1] // 2)).astype(np.float32)
+    at = rng.integers(0, 9, g.shape).astype(np.int32)
+    inputs = [leaf(g), leaf(at)]
+    place = {"window": (3, 3), "stride": (2, 2), "padding": ((padding, 1 - padding),) * 2, "size": size}
+    check(inputs, [g, at], [bind(TABLE["window_gather"], *inputs, **place)])
+
+
 @pytest.mark.parametrize("shape", [(3000, 800), (2101, 1003)])
 def test_large_results(rng, shape):
     """Results stored past the caches."""
@@ -179,3 +190,12 @@ def test_guards_beside_functions_that_are_rarely_the_librarys(rng, dtype):
     padded = bind(TABLE["pad"], wide, low=(0, 5), high=(0, 32), value=0)
     sine = bind(TABLE["sin"], z)
     check([x, z], [a, y], [bind(TABLE["where"], padded, sine, z) if dtype == "bool" else bind(TABLE["add"], padded, sine)], False)
+
+
+def test_sums_of_long_rows(rng):
+    """Rows of a large array that is not read in memory order, prefetched past their ends."""
+    shape = (int(rng.integers(10, 14)), 24, int(rng.integers(2048, 2200)))
+    a = rng.integers(-9, 10, shape).astype(np.float32)
+    x = leaf(a)
+    product = bind(TABLE["multiply"], x, x)
+    check([x], [a], [bind(TABLE["reduce_sum"], n, axes=(0, 2), keepdims=False) for n in (x, product)])

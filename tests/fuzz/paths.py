@@ -233,6 +233,12 @@ def _convolution(x: tuple[int, ...], w: tuple[int, ...], extra: str, slope: str 
     return case
 
 
+def _pooling(r: random.Random, d: str) -> Case:
+    place = f"{r.choice((2, 3))}, 2, {r.choice((0, 1))}"
+    shape = (2, 3, r.choice((5, 8)), r.choice((33, 64)))
+    return {"x0": (d, shape, "normal")}, f"wf.grad(lambda x: (wf.nn.max_pool2d(x, {place}) ** 2).sum())(wf.maximum(x0, 0))"
+
+
 def _bytes(m: int, n: int, k: int) -> Callable[[random.Random, str], Case]:
     """A product of 8-bit integers in int32."""
     def case(r: random.Random, d: str) -> Case:
@@ -289,6 +295,7 @@ CONVOLUTIONS: dict[str, tuple[str, Callable[[random.Random, str], Case]]] = {
     "filter weights": ("convolution filter weights", _convolution((3, 16, 7, 6), (16, 16, 3, 3), ", padding=1", "1")),
     "strided gradient": ("convolution fill", _convolution((2, 2, 9, 9), (3, 2, 1, 1), ", stride=2", "0")),
     "input gradient": ("", _convolution((2, 2, 9, 9), (3, 2, 3, 3), ", stride=2, padding=1", "0")),
+    "pooling gradient": ("", _pooling),  # stores at stride 2 that interleave, where masked stores are fast
     "tallied convolution": ("tallies", _tallied(_convolution((2, 3, 9, 9), (8, 3, 3, 3), ", padding=1"))),
     "tallied gradient": ("tallies", _tallied(_convolution((2, 2, 9, 9), (3, 2, 1, 1), ", stride=2", "0"))),
 }

@@ -153,7 +153,7 @@ class Expander:
         rounded = rounded_number(fill, value.dtype)
         if rounded != fill == fill and value.dtype in FLOATS:  # float8_e8m0fnu has no 0
             value = self.m.cast(value, value.dtype.computed)
-        elif value.op == "load" and value.attr.guard == guards + own:  # where ``guards`` do not hold, any value will do
+        elif value.op == "load" and value.attr.guard == guards + own and not guards:
             a = value.attr
             return self.m.load(Access(a.buffer, a.index, a.guard, rounded))
         if value.op == "const" and value.attr == fill and math.copysign(1, value.attr) == math.copysign(1, fill):

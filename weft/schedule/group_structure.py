@@ -401,7 +401,7 @@ class Structure:
             self._unite(dims[:lead], f.dims[:lead])
         for token, stride, (low, _) in zip(dims[lead:], p["stride"], p["padding"], strict=True):
             if token and stride > 1:
-                self.splits[token] = (stride, low)
+                self.splits[token] = (stride, low // stride * stride)  # a row's first element begins a pair: stores are aligned
         return self._merge_facts(dims, operands)
 
     def _gather(self, node: Node) -> NodeFacts:

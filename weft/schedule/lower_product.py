@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial, reduce
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -180,7 +179,7 @@ def _dot(x: Expander, node: Node) -> list[_Part]:
 def _conv(x: Expander, node: Node) -> list[_Part]:
     """Return the parts of a convolution: one Contraction, or one for each phase of a dilated input.
 
-    So no zero of the dilation is multiplied.
+    So no zero of the dilation is multiplied. Where no tap reaches a remainder of one dimension, later ones have one phase.
     """
     a, w = node.inputs
     p = node.params
@@ -190,8 +189,25 @@ def _conv(x: Expander, node: Node) -> list[_Part]:
     groups = p["groups"]
     rank = len(p["stride"])
     periods = [dilation_phases(dilation, stride) for dilation, stride in zip(p["lhs_dilation"], p["stride"], strict=True)]
+    extents = [node.shape[d] for d in out_perm[2:]]
+    windows = [w.shape[d] for d in w_perm[2:]]
+
+    def find_taps(d: int, r: int) -> tuple[int, int, int]:
+        """Return the first tap that reaches positions of remainder r, the step to the next one, and their number."""
+        first, every = tap_phase(r * p["stride"][d] - p["padding"][d][0], p["rhs_dilation"][d], p["lhs_dilation"][d], windows[d])
+        return first, every, max(0, -(-(windows[d] - first) // every))
+
+    def find_phases(d: int) -> Iterator[tuple[tuple[int, int], ...]]:
+        """Yield (step, remainder) of each dimension from d on."""
+        if d == rank:
+            yield ()
+            return
+        for r in range(min(periods[d], extents[d])):
+            rest = find_phases(d + 1) if find_taps(d, r)[2] else [((1, 0),) * (rank - d - 1)]
+            yield from [((periods[d], r), *more) for more in rest]
+
     out: list[_Part] = []
-    for phase in product(*[range(min(n, node.shape[d])) for n, d in zip(periods, out_perm[2:], strict=True)]):
+    for phase in find_phases(0):
         g = [x.axis(groups)] if groups > 1 else []
         image, o, c = x.axis(images), x.axis(filters // groups), x.axis(inner)
         spots, taps = [], []
@@ -203,14 +219,14 @@ def _conv(x: Expander, node: Node) -> list[_Part]:
         for d in range(rank):
             stride, ld, rd = p["stride"][d], p["lhs_dilation"][d], p["rhs_dilation"][d]
             low = p["padding"][d][0]
-            size, window, extent = a.shape[x_perm[2 + d]], w.shape[w_perm[2 + d]], node.shape[out_perm[2 + d]]
-            step, r = periods[d], phase[d]
-            spot = x.axis(-(-(extent - r) // step))
+            size = a.shape[x_perm[2 + d]]
+            step, r = phase[d]
+            spot = x.axis(-(-(extents[d] - r) // step))
             # output position = step * spot + r; the dilated input is read at position * stride + tap * rd - low,
             # which must be a multiple of ld: taps first, first + every, ...
-            first, every = tap_phase(r * stride - low, rd, ld, window)
-            tap = x.axis(max(0, -(-(window - first) // every)))
-            empty = empty or tap.extent == 0
+            first, every, count = find_taps(d, r)
+            tap = x.axis(count)
+            empty = empty or count == 0
             spots.append(spot)
             taps.append(tap)
             positions.append(axis_index(spot, step).plus(Affine(r)))

@@ -131,12 +131,13 @@ def window_gather(reader: Reader, node: Node, index: Index, guards: Guards) -> V
             beside = [x for x in ((i, 0, w),) if not ix.always_holds(x, reader.extents)]
             terms = [([*a, ix.ZERO], [*b, i], [*c, *beside]) for a, b, c in terms]
             continue
-        pair = (i, ix.ZERO) if s == 1 else ix.split(i, s, reader.extents)
+        beyond = p["padding"][d][0] % s  # i - beyond = quotient * s + rest
+        pair = (i, ix.ZERO) if s == 1 else ix.split(i.plus(Affine(-beyond)), s, reader.extents)
         if pair is None:
             return None
-        quotient, rest = pair
+        quotient, rest = pair[0], pair[1].plus(Affine(beyond))
         extended = []
-        for j in range(-(-w // s)):
+        for j in range(-((beyond + s - 1) // s), -(-(w - beyond) // s)):
             o, q = quotient.plus(Affine(-j)), rest.plus(Affine(j * s))
             own: list[Guard] = [x for x in ((o, 0, n), (q, 0, w)) if not ix.always_holds(x, reader.extents)]
             low, high = ix.bounds(o, reader.extents)

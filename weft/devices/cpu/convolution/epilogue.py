@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.emit.affine import first_mask
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.chunks import divide_all, run_chunks, share
-from weft.devices.cpu.emit.emit import Env, Level, emit_store, key_of
+from weft.devices.cpu.emit.emit import Env, Level, ValueEmitter, emit_store, key_of
 from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.load import pointer_of
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, load_scalar
 from weft.devices.cpu.emit.store import emit_fence
@@ -95,27 +97,43 @@ class Stores:
         self.tallies = part.tallies.of(reduced)
         self.cells = self.tallies.begin(f)
         sums = [v for v in iterate_values([*(s.value for s in self.stores), *(r.value for r in reduced)]) if v.op == "acc"]
+        loads = {v.attr: None for s in self.stores for v in walk([s.value]) if v.op == "load" and not v.attr.guard}
+        self.ahead = [
+            access for access in loads
+            if prod(access.buffer.shape) * access.buffer.dtype.bytes > part.isa.l2 and not access.flat().gather
+        ]
         self.narrow = next((v.dtype for v in sums if v.dtype.narrow), None)
 
     def emit(self, axes: dict[Axis, str], along: Axis, at: str | int, sums: str, live: int, outer: Level | None = None) -> None:
         """Emit all stores at ``live`` neighbours from ``at`` on along one axis; ``sums`` is their vector."""
         lanes = self.number.lanes
-        mask = first_mask(lanes, live) if live < lanes else None
         if self.narrow is not None:  # float16 and bfloat16 are summed in float32
             sums = cast(Ops(self.f, self.module, self.isa, lanes), sums, self.conv.contraction.accum, self.narrow)
         one = along.extent == 1  # scalar: a store need not depend on an axis of extent 1
         if one:
             sums = self.f.let(f"extractelement {self.number.vector} {sums}, i64 0")
+        env = self._env(axes, along, at, live, outer)
+        env.accs = {self.conv.contraction.id: sums}
+        self.tallies.add(self.f, env, self.cells)
+        for store in self.stores:
+            emit_store(self.f, self.module, self.isa, store, env)
+
+    def _env(self, axes: dict[Axis, str], along: Axis, at: str | int, live: int, outer: Level | None) -> Env:
+        lanes, one = self.number.lanes, along.extent == 1
         env = replace(
             self.base, axes={**{axis.id: value for axis, value in axes.items()}, along.id: str(at)}, memo={}, lanes=lanes,
-            vector=None if one else along.id, mask=None if one else mask, accs={self.conv.contraction.id: sums},
+            vector=None if one else along.id, mask=first_mask(lanes, live) if live < lanes and not one else None,
         )
         if outer is not None:
             env.levels = [outer, Level(self.f.lines)]
             env.level_of = {axis.id: 0 for axis in axes} | {along.id: 1}
-        self.tallies.add(self.f, env, self.cells)
-        for store in self.stores:
-            emit_store(self.f, self.module, self.isa, store, env)
+        return env
+
+    def prefetch(self, axes: dict[Axis, str], along: Axis, at: str, outer: Level) -> None:
+        """Prefetch what the stores read along ``along``, a vector, from large arrays: the sums take longer than memory does."""
+        e = ValueEmitter(self.f, self.module, self.isa, self._env(axes, along, at, self.number.lanes, outer))
+        for access in self.ahead:
+            self.module.prefetch(self.f, pointer_of(e, access, access.flat()))
 
     def end(self) -> None:
         self.tallies.end(self.f, self.cells)
@@ -208,15 +226,31 @@ class Fill(ConvolutionPart):
         env = self.env(f, self.stage.stores)
         cells = self.tallies.begin(f)
 
-        def nest(axes: tuple[Axis, ...], at: dict[int, str]) -> None:
-            if axes:
-                with f.loop(0, axes[0].extent) as i:
-                    nest(axes[1:], {**at, axes[0].id: i})
-                return
-            here = replace(env, axes=at, memo={}, lanes=self.tallies.lanes)
+        lanes, along = self.tallies.lanes, self.axes[-1] if self.axes else None
+
+        def emit(at: dict[int, str], live: int) -> None:
+            """Emit the stores at ``live`` neighbours along the last axis."""
+            vector = None if along is None or along.extent == 1 else along.id
+            mask = first_mask(lanes, live) if vector is not None and live < lanes else None
+            here = replace(env, axes=at, memo={}, lanes=lanes, vector=vector, mask=mask)
             self.tallies.add(f, here, cells)
             for store in self.stage.stores:
                 emit_store(f, self.module, self.isa, store, here)
+
+        def nest(axes: tuple[Axis, ...], at: dict[int, str]) -> None:
+            if not axes:
+                emit(at, 1)
+                return
+            if len(axes) > 1:
+                with f.loop(0, axes[0].extent) as i:
+                    nest(axes[1:], {**at, axes[0].id: i})
+                return
+            whole = axes[0].extent // lanes * lanes
+            if whole:
+                with f.loop(0, whole, lanes) as i:
+                    emit({**at, axes[0].id: i}, lanes)
+            if axes[0].extent > whole:
+                emit({**at, axes[0].id: str(whole)}, axes[0].extent - whole)
 
         start, end = share(f, "%chunk", self.units, self.storing)
         with f.loop(start, end) as unit:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import product
 from math import prod
 
 from weft.devices.cpu.convolution.epilogue import JOINED_AXIS_ID, Stores, SumPart
@@ -198,6 +199,9 @@ class Forward(SumPart):
         f.lines = []
         with f.loop("%from", "%to", width) as start:
             px = f.offset("%px", f.mul(f.let(f"sub i64 {start}, %from"), size))
+            for i, j in product(range(rows), range(nv)):
+                axes = {self.conv.group: "%group", self.conv.free: "%free", self.conv.filters: filters[i]}
+                stores.prefetch(axes, self.joined_axis, f.add(start, j * number.lanes), once[i])
             accs = accumulate(f, self.module, number, tile, px, "%w")
             # a branch that is always taken stops the scheduler from mixing sums and stores, which would spill registers
             with f.when(f.let("icmp ne ptr %w, null")):

@@ -15,13 +15,15 @@ from weft.devices.cpu.emit.machine_operations import emit_machine_operation
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.philox import consecutive_words, two_vectors_of_words, upper_half
 from weft.devices.cpu.emit.storage_formats import load_scalar
-from weft.devices.cpu.emit.store import emit_store_access
+from weft.devices.cpu.emit.store import emit_store_access, emit_stores
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
 from weft.kernel.expressions import dependencies
 from weft.kernel.ir import Kernel, Store, Value
 
-__all__ = ["Env", "Level", "emit_store", "emit_value", "key_of", "kernel_env", "llvm_type", "memory_type", "wide"]
+__all__ = [
+    "Env", "Level", "emit_all_stores", "emit_store", "emit_value", "key_of", "kernel_env", "llvm_type", "memory_type", "wide",
+]
 
 
 def kernel_env(
@@ -52,8 +54,12 @@ def emit_store(f: Function, m: Module, isa: ISA, store: Store, env: Env) -> None
 
     Mode "add" reads, adds and writes, lane by lane in order if several lanes may write the same element.
     """
-    e = ValueEmitter(f, m, isa, env)
-    emit_store_access(e, store)
+    emit_store_access(ValueEmitter(f, m, isa, env), store)
+
+
+def emit_all_stores(f: Function, m: Module, isa: ISA, stores: tuple[Store, ...], env: Env) -> None:
+    """Emit the stores of one iteration, two that interleave together."""
+    emit_stores(ValueEmitter(f, m, isa, env), stores)
 
 
 class ValueEmitter(Emitter):

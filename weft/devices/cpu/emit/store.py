@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from contextlib import nullcontext
 
 from weft.devices.cpu.emit.affine import (
     and_masks,
@@ -23,6 +25,78 @@ from weft.kernel.expressions import access_axes, access_values, dependencies
 from weft.kernel.ir import Access, Affine, Store
 
 MIN_STREAM_BYTES = 8 << 20  # bytes; larger results bypass the caches. Buffers are aligned to 64 bytes
+
+
+def emit_stores(e: Emitter, stores: Sequence[Store]) -> None:
+    """Emit stores in order, but two at stride 2 that fill each other's gaps together, in the place of the later one."""
+    partners = _find_partners(e, stores)
+    # rows of other alignments would fetch lines that this row stores past the caches: that takes three times as long
+    aligned = all([stores[min(pair)].access.flat().const % e.env.lanes in (0, 1) for pair in partners.items()])
+    for i, store in enumerate(stores):
+        if i not in partners:
+            emit_store_access(e, store)
+        elif partners[i] < i:
+            _store_interleaved(e, stores[partners[i]], store, aligned)
+
+
+def _find_partners(e: Emitter, stores: Sequence[Store]) -> dict[int, int]:
+    """Return the partner of each store at stride 2 whose gaps another one fills, if no third one writes the same elements."""
+    if e.env.vector is None or e.env.transposed_axis is not None or e.isa.lanes(4) < 16 or len(stores) < 2:
+        return {}
+    by_row: dict[tuple, list[int]] = {}
+    for i, s in enumerate(stores):
+        flat = s.access.flat()
+        if s.mode == "set" and s.access.buffer.dtype.bytes >= 4 and not flat.gather and lane_step(e, flat) == 2:
+            by_row.setdefault((s.access.buffer, flat.terms, flat.const // 2 * 2), []).append(i)
+    pairs = [row for row in by_row.values() if len(row) == 2 and len({stores[i].access.flat().const for i in row}) == 2]
+    return {a: b for pair in pairs for a, b in (pair, pair[::-1])}
+
+
+def _store_interleaved(e: Emitter, one: Store, other: Store, aligned: bool) -> None:
+    """Store two values at stride 2, the one at even and the other at odd elements, as vectors without gaps.
+
+    aligned: whether they may bypass the caches
+    """
+    f, lanes = e.f, e.env.lanes
+    stores = sorted((one, other), key=lambda s: s.access.flat().const)
+    conditions = [emit_guards(e, s.access) for s in stores]
+    if conditions[0][0] != conditions[1][0] or conditions[0][0] == "false":
+        for s in (one, other):
+            emit_store_access(e, s)
+        return
+    access = stores[0].access
+    type_, size = memory_type(access.buffer.dtype), access.buffer.dtype.bytes
+    raws = []
+    for s in stores:
+        ops = Ops(f, e.m, e.isa, lanes)
+        value = cast(ops, e.in_lanes(s.value, vector=True), s.value.dtype, access.buffer.dtype)
+        raws.append(to_memory(ops, value, access.buffer.dtype))
+    masks = [and_masks(e, mask, e.env.mask) for _, mask in conditions]
+    all_set = constant_mask([True] * lanes)
+    pointer, whole = pointer_of(e, access, access.flat()), masks == [None, None]
+    bypasses = whole and aligned and _bypasses_caches(e, access, access.flat(), size * lanes)
+    e.m.took("store interleaved")
+    uniform = conditions[0][0]
+    with nullcontext() if uniform is None else f.when(uniform):
+        for first in (0, lanes // 2):
+            order = [first + i // 2 + i % 2 * lanes for i in range(lanes)]
+            part = f.shuffle(wide(type_, lanes), raws[0], raws[1], order)
+            to = f.offset(pointer, 2 * first * size)
+            if bypasses:
+                _store_past_caches(e, wide(type_, lanes), part, to, size * lanes)
+            elif whole:
+                f.store(wide(type_, lanes), part, to, size)
+            else:
+                e.m.masked_store(f, type_, lanes, part, to, size, _interleave_masks(e, [m or all_set for m in masks], order))
+
+
+def _interleave_masks(e: Emitter, masks: list[str], order: list[int]) -> str:
+    """Return lanes of the first mask, followed by the second, in an order."""
+    bits = [mask_bits(mask) for mask in masks]
+    if bits[0] is not None and bits[1] is not None:
+        joined = bits[0] + bits[1]
+        return constant_mask([joined[i] for i in order])
+    return e.f.shuffle(wide("i1", e.env.lanes), masks[0], masks[1], order)
 
 
 def emit_store_access(e: Emitter, store: Store) -> None:
@@ -81,12 +155,10 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
         pointer = pointer_of(e, access, affine)
         if mask is None:
             if _bypasses_caches(e, access, affine, size * lanes):
-                f.store(vtype, raw, pointer, size * lanes, ", !nontemporal !{i32 1}")
+                _store_past_caches(e, vtype, raw, pointer, size * lanes)
                 if size < 4:  # LLVM 22 merges a truncation without another use into the store: it does not bypass the caches then
                     e.m.declare("llvm.fake.use", "declare void @llvm.fake.use(...)")
                     f.do(f"call void (...) @llvm.fake.use({vtype} {raw})")
-                if e.env.streamed is not None:
-                    e.env.streamed.add(True)
             else:
                 f.store(vtype, raw, pointer, size)
             return
@@ -114,6 +186,12 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
         return
     e.m.took("scatter")
     e.m.masked_store(f, type_, lanes, raw, pointers_of(e, access, affine), size, mask or "splat (i1 true)", scatter=True)
+
+
+def _store_past_caches(e: Emitter, vtype: str, raw: str, pointer: str, align: int) -> None:
+    assert e.env.streamed is not None
+    e.f.store(vtype, raw, pointer, align, ", !nontemporal !{i32 1}")
+    e.env.streamed.add(True)
 
 
 def emit_fence(f: Function, m: Module) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import gcd
 
 from weft.devices.cpu.emit.affine import first_mask
-from weft.devices.cpu.emit.emit import Env, Level, emit_store, emit_value
+from weft.devices.cpu.emit.emit import Env, Level, emit_all_stores, emit_store, emit_value
 from weft.devices.cpu.emit.emitter import key_of
 from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.math import VECTOR_FUNCTIONS
@@ -17,11 +17,10 @@ from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
 from weft.dtypes.formats import Format
 from weft.kernel.expressions import dependencies, roots, walk
-from weft.kernel.ir import MACHINE_OPERATIONS, Access, Axis, Reduction, Store, Value
+from weft.kernel.ir import MACHINE_OPERATIONS, Access, Axis, Reduction, Stage, Store, Value
 from weft.kernel.stages import Part
 
 LOAD_NS = 0.15  # of one element from a near cache; MACHINE has the figures of operations
-MAX_GUARDED_GROUPS = 4  # groups of vectors that are written out one by one, so that their guards are constant, instead of a loop
 OTHER_NS = 0.05  # of constants, indices and finished accumulators
 
 
@@ -178,6 +177,9 @@ class Nest:
     def store(self, s: Store, env: Env) -> None:
         emit_store(self.f, self.m, self.isa, s, env)
 
+    def store_all(self, stage: Stage, env: Env) -> None:
+        emit_all_stores(self.f, self.m, self.isa, stage.stores, env)
+
     def export(self, r: Reduction, env: Env) -> None:
         """Store a finished accumulator in scratch if later parts read it."""
         target = self.part.exports.get(r.id)
@@ -240,11 +242,10 @@ def vectors(
             yield [last]
         return
     if main > start:
-        if main - start <= step * (MAX_GUARDED_GROUPS if _is_guarded(n.part, axis.id) else 1):
-            for first in range(start, main, step):  # guards are constant
-                with n.block(axis.id):
-                    n.base.axes[axis.id] = str(first)
-                    yield [env(None, u * lanes) for u in range(unroll)]
+        if main - start == step:
+            with n.block(axis.id):
+                n.base.axes[axis.id] = str(start)
+                yield [env(None, u * lanes) for u in range(unroll)]
         else:
             with n.loop(start, main, step, axis.id):
                 yield [env(None, u * lanes) for u in range(unroll)]
@@ -258,13 +259,6 @@ def vectors(
             elif left % lanes:
                 envs.append(env(first_mask(lanes * span, left % lanes * span), left // lanes * lanes))
             yield envs
-
-
-def _is_guarded(part: Part, axis: int) -> bool:
-    """Return whether a guard of a load or store depends on an axis."""
-    accesses = [v.attr for v in walk(roots(part.stages)) if v.op == "load"]
-    accesses += [s.access for stage in part.stages for s in stage.stores]
-    return any(dict(guard.terms).get(axis) for access in accesses for guard, _, _ in access.guard)
 
 
 def lanes_for(isa: ISA, part: Part) -> int:

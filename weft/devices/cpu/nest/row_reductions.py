@@ -7,10 +7,13 @@ k % lanes, so vectors start at multiples of ``lanes`` of k and ends are masked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 
 from weft.devices.cpu.emit import reduce
 from weft.devices.cpu.emit.affine import constant_vector, first_mask
+from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.emit.emitter import Env
+from weft.devices.cpu.emit.load import pointer_of
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.types import cell_type, wide
@@ -18,9 +21,11 @@ from weft.devices.cpu.nest.nest import Nest, vectors
 from weft.devices.cpu.nest.row_scratch import RowArray, keep, recall, shared
 from weft.devices.cpu.nest.tiles import Accumulators, BlockJoiner, States, update
 from weft.devices.cpu.nest.tiles import emit_stage as emit_tile_stage
-from weft.kernel.ir import Reduction, Stage, size_of
+from weft.kernel.expressions import walk
+from weft.kernel.ir import Access, Reduction, Stage, size_of
 
 MAX_STAGED_BYTES = 64 << 10
+BYTES_AHEAD = 8192  # from a load to its prefetch, in rows of at least so many bytes: the hardware prefetches within a page
 MAX_ROW = 256  # elements; in longer rows masked ends cost little
 Hook = Callable[[list[Env], bool], None]
 
@@ -173,6 +178,7 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> States:
     sums = BlockJoiner(n, stage.reductions, None, 1, blocks)
     acc.reset(acc.groups)
     even = axis.extent % width == 0
+    streams = _find_streams(n, stage)
     with n.loop(0, outer) as row:
         n.split_index(row, stage.axes[:-1])
         start = f.mul(row, axis.extent)
@@ -203,6 +209,12 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> States:
                     envs[-1].alignment = 0 if even else 1
                 acc.step(envs, k)
 
+            n.base.axes[axis.id] = position
+            n.base.level_of[axis.id] = len(n.levels) - 1
+            for access in streams:
+                pointer = pointer_of(ValueEmitter(f, n.m, n.isa, n.env(axis.id)), access, access.flat())
+                for at in range(0, width * access.buffer.dtype.bytes, 64):
+                    n.m.prefetch(f, f.offset(pointer, BYTES_AHEAD + at))
             if even:
                 group(masked=False)
             elif axis.extent < width:
@@ -215,6 +227,17 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> States:
                     group(masked=True)
     sums.put(blocks - 1, acc.fold(acc.groups))
     return sums.all()
+
+
+def _find_streams(n: Nest, stage: Stage) -> list[Access]:
+    """Return loads of long contiguous rows of arrays larger than the L2 cache."""
+    last = stage.axes[-1]
+    loads = {v.attr: None for v in walk([r.value for r in stage.reductions]) if v.op == "load" and not v.attr.guard}
+    return [
+        a for a in loads
+        if prod(a.buffer.shape) * a.buffer.dtype.bytes > n.isa.l2 and last.extent * a.buffer.dtype.bytes >= BYTES_AHEAD
+        and dict(a.flat().terms).get(last.id) == 1 and not a.flat().gather and a.buffer.scope == "arg"
+    ]
 
 
 def _fits(stage: Stage, lanes: int, total: int) -> bool:

@@ -42,8 +42,7 @@ def emit_stage(n: Nest, stage: Stage, envs: list[Env]) -> None:
     if stage.stores and total:
         with n.loops(stage.axes):
             for env in envs:
-                for s in stage.stores:
-                    n.store(s, env)
+                n.store_all(stage, env)
 
 
 def element(n: Nest, r: Reduction, env: Env, position: str | int) -> list[str]:
