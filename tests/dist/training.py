@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 import weft as wf
+from weft.dist import exchanges
+from weft.dist.world import world
 from weft.train.partition import Parts
 from weft.train.ranks import Ranks
 
@@ -121,6 +123,7 @@ NETS = (dense, with_statistics, with_common_statistics, with_table)
 
 def train_case(rng: np.random.Generator) -> str:
     """One random run of ``fit``."""
+    exchanges.BUCKET_BYTES = int(rng.choice([64, 1000, 1 << 22]))  # gradients are exchanged in many parts, in a few, or at once
     make = NETS[rng.integers(len(NETS))]
     has_statistics = make is with_statistics
     shards, batch_size, rows = int(rng.integers(3, 10)), int(rng.integers(4, 60)), int(rng.integers(30, 150))
@@ -226,7 +229,29 @@ def count_bytes() -> None:
         print("bytes", kept, whole, len(optimizer.slots))
 
 
-if sys.argv[1] == "cases":
+def count_parts() -> None:
+    """Print how many exchanges run beside the program in each update, and a hash."""
+    x, y = data(np.random.default_rng(0), 48)
+    wf.random.seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
+    optimizer = wf.optim.Adam(1e-2, clip_norm=0.5)
+    begun, begin = [], world().exchanges.begin
+    world().exchanges.begin = lambda run: (begun.append(run), begin(run))[1]
+    counts = []
+
+    class Count:
+        def on_batch(self, state: Any) -> None:
+            counts.append(len(begun))
+
+    history = wf.train.fit(net, x, y, epochs=1, batch_size=16, shards=5, optimizer=optimizer, callbacks=[Count()], show=False)
+    print("begun", counts, hash_of(net, optimizer, history))
+
+
+if sys.argv[1] != "cases":
+    exchanges.BUCKET_BYTES = 64
+if sys.argv[1] == "parts":
+    count_parts()
+elif sys.argv[1] == "cases":
     for case in range(int(sys.argv[3])):
         print("hash", case, train_case(np.random.default_rng([int(sys.argv[2]), case])))
 elif sys.argv[1] == "bytes":

@@ -130,19 +130,20 @@ class ShardSum:
             self._fill(vectors, given)
             self._stack.push(0, shard, vectors)
 
-    def total(self, request: str, flags: Sequence[float]) -> tuple[list[np.ndarray], np.ndarray]:
+    def total(self, request: str, flags: Sequence[float], place: str = "") -> tuple[list[np.ndarray], np.ndarray]:
         """Return the vectors of the sum over all shards, and the sums of the ranks' flags. They are valid until the next ``add``.
 
         Of a vector of :meth:`scatter` this rank's part is returned.
 
-        ``request`` names this sum, for the comparison between ranks. It begins the next sum.
+        ``request`` names this sum, for the comparison between ranks. ``place``: the user's line, by default that of the caller.
+        It begins the next sum.
         """
         self._flag_view(self._stack.nodes[0][2])[...] = flags
         if self._size == 1:
             vectors = self._stack.fold()
             self._stack.unused.append(vectors)
         else:
-            vectors = run_together(self.join_ranks, request, user_place(), tuple(range(self._size)))
+            vectors = run_together(self.join_ranks, request, place or user_place(), tuple(range(self._size)))
         return vectors, self._flag_view(vectors)
 
     def join_ranks(self, link: Link) -> list[np.ndarray]:
@@ -156,7 +157,7 @@ class ShardSum:
         for k, (dtype, _) in enumerate(self._sizes):
             if one_each and k not in self._cuts and not algorithms.is_narrow(dtype):
                 # recursive halving adds the ranks' nodes in the order of the tree; it would round narrow dtypes once, at the end
-                out.append(algorithms.all_sum(link, own[0][k]))
+                out.append(algorithms.all_sum(link, own[0][k], in_place=True))
             else:
                 out.append(self._join_nodes(link, [vectors[k] for vectors in own], self._cuts.get(k)))
         return out
@@ -228,14 +229,14 @@ class RoundSum(ShardSum):
         self._fill(vectors, self._given(arrays))
         self._run_round(vectors)
 
-    def total(self, request: str, flags: Sequence[float]) -> tuple[list[np.ndarray], np.ndarray]:
+    def total(self, request: str, flags: Sequence[float], place: str = "") -> tuple[list[np.ndarray], np.ndarray]:
         if self._round * self._size < self._shards:
             self._run_round(None)  # this rank has no shard in the last round
         self._round = 0
         vectors, total = self._stack.fold(), np.array(flags, np.float64)
         self._stack.unused.clear()
         if self._size > 1:
-            total = run_together(algorithms.all_sum, request, user_place(), tuple(range(self._size)), total)
+            total = run_together(algorithms.all_sum, request, place or user_place(), tuple(range(self._size)), total)
         return vectors, total
 
     def _run_round(self, vectors: list[np.ndarray] | None) -> None:

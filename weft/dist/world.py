@@ -53,7 +53,7 @@ class World:
             self.report = Report(place)
             self.engine = MPI()
             self.rank, self.size = self.engine.rank, self.engine.size
-            self.overlaps = self.engine.takes_threads and os.environ.get(OVERLAP_VARIABLE) != "0"
+            self.overlaps = self.size > 1 and self.engine.takes_threads and os.environ.get(OVERLAP_VARIABLE) != "0"
             self.sent, self.received = np.zeros((2, self.size, 2), np.int64)  # messages by the other rank, and of derivatives
             self._show, sys.excepthook = sys.excepthook, self._end_by_exception  # weft's own: see ``process/tracebacks.py``
             atexit.register(self.leave)  # MPI's own end comes after it

@@ -81,10 +81,13 @@ class Partition:
         wide = state_dtype(dtype)
         return wide if self._gradients_dtype is None or wide.kind == "c" else self._gradients_dtype
 
-    def read_part(self, span: Span, vector: Any) -> Any:
-        """Return this rank's part of a parameter's gradient. vector : this rank's part of the gradients of that dtype"""
+    def read_part(self, span: Span, vector: Any, offset: int) -> Any:
+        """Return this rank's part of a parameter's gradient.
+
+        vector : this rank's part of the gradients of that dtype from ``offset`` on
+        """
         first, last = self.find_ends(span.name)
-        start = span.first - self.cuts[self.sum_dtype(span.dtype)][self._rank]
+        start = span.first - self.cuts[self.sum_dtype(span.dtype)][self._rank] - offset
         return vector[start + first : start + last].reshape(self.part_shape(span.name))
 
     def find_ends(self, name: str, rank: int | None = None) -> tuple[int, int]:
@@ -110,16 +113,16 @@ class Partition:
     # ---- norms
 
     def measure(
-        self, vectors: Mapping[np.dtype, np.ndarray], optimizer: Optimizer, needs_norm: bool, ranks: Ranks, request: str,
+        self, parts: Mapping[str, np.ndarray], optimizer: Optimizer, needs_norm: bool, ranks: Ranks, request: str,
     ) -> tuple[bool, float]:
-        """Return whether all gradients are finite, and their norm. vectors : this rank's parts, by dtype of gradients
+        """Return whether all gradients are finite, and their norm. parts : this rank's parts of gradients, by name
 
         needs_norm : if False, the norm is not computed
         """
-        is_finite = all(bool(np.isfinite(v).all()) for v in vectors.values())
-        own = [self._square_blocks(dtype, v, optimizer) if needs_norm else np.zeros(0) for dtype, v in vectors.items()]
+        is_finite = all(bool(np.isfinite(part).all()) for part in parts.values())
+        own = [self._square_blocks(dtype, parts, optimizer) if needs_norm else np.zeros(0) for dtype in self.spans]
         if ranks.size > 1:
-            counts = [self._counts[dtype] if needs_norm else [0] * ranks.size for dtype in vectors]
+            counts = [self._counts[dtype] if needs_norm else [0] * ranks.size for dtype in self.spans]
             lengths = [sum(c) for c in zip(*counts, strict=True)]
             message = np.zeros(1 + max(lengths))
             message[0], message[1 : 1 + sum(map(len, own))] = is_finite, np.concatenate(own)
@@ -130,16 +133,16 @@ class Partition:
         with np.errstate(all="ignore"):
             return is_finite, float(np.sqrt(np.add.reduce(np.concatenate(own))))
 
-    def _square_blocks(self, dtype: np.dtype, vector: np.ndarray, optimizer: Optimizer) -> np.ndarray:
+    def _square_blocks(self, dtype: np.dtype, parts: Mapping[str, np.ndarray], optimizer: Optimizer) -> np.ndarray:
         """Return the sums of squares of this rank's blocks of gradients, after clipping by value, in float64."""
-        sums, start, limit = [], self.cuts[dtype][self._rank], optimizer.clip_value
+        sums, limit = [], optimizer.clip_value
         for span in self.spans[dtype]:
             first, last = self.find_ends(span.name)
             count = -(-(last - first) // span.block)
             if optimizer._is_frozen(optimizer._keys[span.name]):
                 sums.append(np.zeros(count))
                 continue
-            part = vector[span.first + first - start : span.first + last - start]
+            part = parts[span.name].reshape(-1)
             whole = (last - first) // span.block * span.block
             chunk = max(1, _CHUNK // span.block) * span.block
             pieces = [part[k : min(k + chunk, whole)].reshape(-1, span.block) for k in range(0, whole, chunk)]

@@ -24,11 +24,14 @@ class Ranks:
     shards : parts of each batch; 1 on one rank only
     read_flags : function that returns whether Ctrl-C was pressed on this rank, and whether a snapshot is due by its clock
     takes_turns : whether the ranks take turns with the shards, instead of having neighbouring ones
+    overlaps : whether exchanges may run beside the program
     interrupted, snapshot_due : whether any rank said so in the last update
     """
 
-    def __init__(self, shards: int = 1, rank: int = 0, size: int = 1, takes_turns: bool = False) -> None:
-        self.shards, self.rank, self.size, self.takes_turns = shards, rank, size, takes_turns
+    def __init__(
+        self, shards: int = 1, rank: int = 0, size: int = 1, takes_turns: bool = False, overlaps: bool = False,
+    ) -> None:
+        self.shards, self.rank, self.size, self.takes_turns, self.overlaps = shards, rank, size, takes_turns, overlaps
         self.read_flags: Callable[[], tuple[bool, bool]] = lambda: (False, False)
         self.interrupted = self.snapshot_due = False
 
@@ -143,7 +146,7 @@ def join_ranks(shards: Any, takes_turns: bool = False) -> Ranks:
     job = world()
     if count < job.size:
         raise ValueError(f"fit: shards={count}, but this job has {job.size} ranks, and each needs at least one shard")
-    return Ranks(count, job.rank, job.size, takes_turns)
+    return Ranks(count, job.rank, job.size, takes_turns, job.overlaps)
 
 
 def writes_files() -> bool:

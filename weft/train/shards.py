@@ -27,6 +27,7 @@ from weft.nn.tensor_parallel import Divided
 from weft.optim import SAM, Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.optim.update_arguments import named_arrays
+from weft.runtime.context import CONTEXT
 from weft.train.batches import Feed
 from weft.train.metrics import Metric
 from weft.train.partition import Partition, Parts, split_vector
@@ -98,7 +99,11 @@ class ShardStepper(Stepper):
         self._apply, self._write = jit(self._apply_sums), jit(self._write_parameters)
         self._parts = None if sharded is None else Parts(model, optimizer, gradients_dtype, ranks)
         self._partition = Partition(model, optimizer, gradients_dtype, 1, 0) if self._parts is None else self._parts.partition
-        self._vectors: dict[np.dtype, int] = {}  # of the gradients of each dtype, in the sum
+        self._places: dict[str, tuple[int, int]] = {}  # of a gradient: its vector among the sums, and the vector's offset
+        # gradients that are handed over and exchanged while others are computed, and their sums
+        self._early = self._find_early_gradients()
+        self._early_sums = [self._make_early_sum(number, names) for number, names in enumerate(self._early)]
+        self._begun: list[Any] = []  # exchanges of the early sums
 
     def divide_state(self) -> None:
         """Let the optimizer keep the state of this rank's part only, if ``sharded`` says so."""
@@ -121,15 +126,15 @@ class ShardStepper(Stepper):
         ranks, state = self._ranks, get_state()
         total = sum(batch.rows for batch in batches)
         run = self._run_meeting_shards if self._synchronised else self._run_shards
-        for shard, arrays in run(batches, total, state):
+        request = f"the sum of fit over {ranks.shards} shards of {total} rows, lr {lr!r}, random state {state[0]:x} {state[1]}"
+        for shard, arrays in run(batches, total, state, request):
             if self._sum is None:  # a rank without rows learns the shapes from the first shard
                 self._prepare(self._run_shard(batches, 0, total, state) if arrays is None else arrays)
             self._sum.add(shard, arrays)
-        request = f"the sum of fit over {ranks.shards} shards of {total} rows, lr {lr!r}, random state {state[0]:x} {state[1]}"
-        vectors, flags = self._sum.total(request, ranks.read_flags())
+        vectors, flags = self._finish_sums(request)
         ranks.interrupted, ranks.snapshot_due = (bool(flag > 0) for flag in flags)
         vector, first, _ = self._sum.places[0]
-        figures = vectors[vector][first : first + 2 + len(self.metrics)].tolist()
+        figures = vectors[len(self._early) + vector][first : first + 2 + len(self.metrics)].tolist()
         norm_factor, is_finite = self._measure(vectors, figures[-1], request)
         update_state = state_of_part(state, ranks.shards)
         set_state(update_state)  # of stochastic rounding in the update
@@ -167,14 +172,18 @@ class ShardStepper(Stepper):
     # ---- the shards of this rank
 
     def _run_shards(
-        self, batches: Sequence[ShardedBatch], total: int, state: tuple[int, int],
+        self, batches: Sequence[ShardedBatch], total: int, state: tuple[int, int], request: str,
     ) -> Iterator[tuple[int, list[np.ndarray] | None]]:
         """Yield each shard of this rank with what it gives to the sum, None if it has no rows."""
         for shard in self._ranks.own_shards():
-            yield shard, self._run_shard(batches, shard, total, state)
+            take = partial(self._add_early, shard, request)
+            arrays = self._run_shard(batches, shard, total, state, take)
+            for number in range(len(self._early)) if arrays is None else ():
+                take(number, None)
+            yield shard, arrays
 
     def _run_meeting_shards(
-        self, batches: Sequence[ShardedBatch], total: int, state: tuple[int, int],
+        self, batches: Sequence[ShardedBatch], total: int, state: tuple[int, int], request: str,
     ) -> Iterator[tuple[int, list[np.ndarray] | None]]:
         """As :meth:`_run_shards`, with sums over all shards within the step. A rank without rows runs shard 0 to take part."""
         from weft.dist.lockstep import run_in_lockstep
@@ -241,8 +250,9 @@ class ShardStepper(Stepper):
 
     def _run_shard(
         self, batches: Sequence[ShardedBatch], shard: int, total: int, state: tuple[int, int],
+        take: Callable[[int, Sequence[np.ndarray] | None], None] | None = None,
     ) -> list[np.ndarray] | None:
-        """Return what a shard gives to the sum, None if it has no rows."""
+        """Return what a shard gives to the sum at its end, None if it has no rows. take : gets its early gradients"""
         parts = [(batch, *rows) for batch, rows in zip(batches, self._find_rows(batches, shard), strict=True)]
         rows = sum(last - first for _, first, last in parts)
         if not rows:
@@ -253,7 +263,8 @@ class ShardStepper(Stepper):
             if first < last:
                 count = last - first
                 differentiate = self._differentiate[count > batch.rows // self._ranks.shards]
-                tables = differentiate(*batch.read(first, last), count / total, rows / total, float(shard == 0))
+                with self._hand_over_to(take):
+                    tables = differentiate(*batch.read(first, last), count / total, rows / total, float(shard == 0))
                 arrays = [a.numpy() for table in tables.values() for a in table.values()]
                 out = arrays if out is None else [a + b for a, b in zip(out, arrays, strict=True)]
                 self._names = self._names or [(kind, name) for kind, table in tables.items() for name in table]
@@ -281,23 +292,85 @@ class ShardStepper(Stepper):
             forms.append((partition.sum_dtype(a.dtype) if is_gradient else a.dtype, is_gradient))
         self._sum = self._make_sum(arrays, _FLAGS, forms)
         places = {name: place for (kind, name), place in zip(self._names, self._sum.places, strict=True) if kind == "gradients"}
-        for dtype, spans in partition.spans.items():
-            vector = self._vectors[dtype] = places[spans[0].name][0]
-            assert all(places[span.name][:2] == (vector, span.first) for span in spans)
+        self._place_gradients(self._sum, places, len(self._early))
+
+    def _place_gradients(self, total: ShardSum, places: Mapping[str, tuple[int, int, Any]], before: int) -> None:
+        """Note where a sum has gradients, and divide them among the ranks. before : the number of vectors of other sums"""
+        for dtype, spans in self._partition.spans.items():
+            spans = [span for span in spans if span.name in places]
+            if not spans:
+                continue
+            vector, offset = places[spans[0].name][0], spans[0].first
+            assert all(places[span.name][:2] == (vector, span.first - offset) for span in spans)
+            self._places |= {span.name: (before + vector, offset) for span in spans}
             if self._parts is not None:
-                self._sum.scatter(vector, partition.cuts[dtype])
+                total.scatter(vector, self._partition.cuts[dtype])
 
     def _make_sum(self, arrays: Sequence[np.ndarray], *options: Any) -> ShardSum:
         from weft.dist.shard_sum import RoundSum, ShardSum
 
         return (RoundSum if self._ranks.takes_turns else ShardSum)(self._ranks.shards, self._ranks.size, arrays, *options)
 
+    def _read_parts(self, vectors: Sequence[Any]) -> dict[str, Any]:
+        """Return this rank's parts of the gradients."""
+        spans, places = [span for spans in self._partition.spans.values() for span in spans], self._places
+        return {s.name: self._partition.read_part(s, vectors[places[s.name][0]], places[s.name][1]) for s in spans}
+
+    # ---- gradients that are exchanged before the end of a shard
+
+    def _find_early_gradients(self) -> list[list[str]]:
+        """Return the names of gradients that are handed over together, the last ones first."""
+        is_possible = self._ranks.overlaps and self._parts is None and self.accumulate == 1 and not self._synchronised
+        if not is_possible or CONTEXT.placement is not None:
+            return []
+        from weft.dist.exchanges import make_buckets
+
+        dtypes = {name: self._partition.sum_dtype(p.dtype) for name, p in named_arrays(self.model).items()}
+        sizes = [(dtypes[name], p.size * dtypes[name].itemsize) for name, p in named_arrays(self.model).items()]
+        names = list(dtypes)
+        return [[names[k] for k in bucket] for bucket in make_buckets(sizes)[:-1]]
+
+    def _make_early_sum(self, number: int, names: Sequence[str]) -> ShardSum:
+        parameters = named_arrays(self.model)
+        arrays = [np.broadcast_to(np.zeros((), state_dtype(parameters[n].dtype)), parameters[n].shape) for n in names]
+        total = self._make_sum(arrays, 0, [(self._partition.sum_dtype(a.dtype), True) for a in arrays])
+        self._place_gradients(total, dict(zip(names, total.places, strict=True)), number)
+        return total
+
+    def _hand_over_to(self, take: Callable[[int, Sequence[np.ndarray]], None] | None) -> AbstractContextManager[None]:
+        if not self._early:
+            return nullcontext()
+        from weft.dist.handover import receive_by
+
+        return receive_by(take)
+
+    def _add_early(self, shard: int, request: str, number: int, arrays: Sequence[np.ndarray] | None) -> None:
+        """Add gradients of a shard, None for zeros. After the last shard of this rank the exchange of their sum begins."""
+        total = self._early_sums[number]
+        total.add(shard, arrays)
+        if shard == self._ranks.own_shards()[-1]:
+            from weft.dist.world import user_place, world
+
+            part = f"part {number + 1} of the gradients in {request}"
+            self._begun.append(world().exchanges.begin(partial(total.total, part, (), user_place())))
+
+    def _finish_sums(self, request: str) -> tuple[list[np.ndarray], np.ndarray]:
+        """Return the vectors of all sums, the first of each early one, and the sums of the flags."""
+        early: list[np.ndarray] = []
+        if self._begun:
+            from weft.dist.world import world
+
+            early = [world().exchanges.finish(exchange)[0][0] for exchange in self._begun]
+            self._begun = []
+        vectors, flags = self._sum.total(request, self._ranks.read_flags())
+        return [*early, *vectors], flags
+
     def _measure(self, vectors: Sequence[np.ndarray], overflows: float, request: str) -> tuple[float | None, Array | None]:
         """Return the factor that limits the norm of the gradients, and whether all are finite; None for what is not needed."""
         limit, needs_check = self.optimizer.clip_norm, self._parts is not None and self.scaling == "dynamic"
         if limit is None and not needs_check:
             return None, None
-        gradients = {dtype: vectors[vector] for dtype, vector in self._vectors.items()}
+        gradients = self._read_parts(vectors)
         ranks = Ranks() if self._parts is None else self._ranks
         is_finite, norm = self._partition.measure(gradients, self.optimizer, limit is not None, ranks, f"the norm in {request}")
         factor = None if limit is None else float(limit) / max(norm, float(limit))
@@ -310,16 +383,16 @@ class ShardStepper(Stepper):
         tables: dict[str, dict[str, Array]] = {"figures": {}, "statistics": {}, "counts": {}}
         for (kind, name), (vector, first, shape) in zip(self._names, self._sum.places, strict=True):
             if kind in tables:
-                tables[kind][name] = vectors[vector][first : first + int(np.prod(shape))].reshape(shape)
+                tables[kind][name] = vectors[len(self._early) + vector][first : first + int(np.prod(shape))].reshape(shape)
         held = self.model.arrays()
         for name, change in {**tables["statistics"], **tables["counts"]}.items():
             a = held[name]
             a[...] = (a.astype(change.dtype) + change).astype(a.dtype)
+        spans = {span.name: span for spans in self._partition.spans.values() for span in spans}
         slopes = {}
-        for dtype, spans in self._partition.spans.items():
-            for span in spans:
-                part = self._partition.read_part(span, vectors[self._vectors[dtype]]).astype(state_dtype(span.dtype))
-                slopes[span.name] = part.reshape(span.shape) if self._parts is None else part
+        for name, part in self._read_parts(vectors).items():
+            wide = part.astype(state_dtype(spans[name].dtype))
+            slopes[name] = wide.reshape(spans[name].shape) if self._parts is None else wide
         figures = tables["figures"]["figures"]
         value = figures[0].astype("float64" if any(g.dtype == float64 for g in slopes.values()) else "float32")
         targets = named_arrays(self.model)
@@ -371,6 +444,10 @@ class ShardStepper(Stepper):
                 )
         figures = stack([asarray(v).astype(float64).reshape(()) for v in (*results, overflows)]) * share
         gradients = {n: g.astype(state_dtype(g.dtype)) * share for n, g in slopes.items()}
+        for number, names in enumerate(self._early):
+            from weft.dist.handover import hand_over
+
+            hand_over(number, [gradients.pop(name) for name in names])
         statistics, counts = {}, {}
         for name, (a, old) in before.items():
             if a.node is old.node:
