@@ -36,17 +36,18 @@ class Packer:
     per: numbers along k in a packed element: 1, or, of integers, four bytes or two 16-bit integers, or two bfloat16 of floats
     (see ``dot.py``). Such an element is a *unit*. rest: numbers in the last unit of k, 0 if it is whole. flip: whether the sign
     bits of bytes are flipped. Strides are those of the source's numbers. isa: if given, its conversion of halves is used.
-    rounded, canonical: see ``Operand``; they need isa.
+    rounded, canonical: see ``Operand``; they need isa. apart: the distance of the two numbers of a pair; then steps along k are
+    those of single numbers.
     """
 
     def __init__(
         self, module: Module, source: Format, target: Format, lanes: int, per: int = 1, rest: int = 0, flip: bool = False,
-        isa: ISA | None = None, rounded: Format | None = None, canonical: bool = False,
+        isa: ISA | None = None, rounded: Format | None = None, canonical: bool = False, apart: int | None = None,
     ) -> None:
         self.module, self.source, self.lanes, self.per, self.rest, self.flip = module, source, lanes, per, rest, flip
-        self.isa, self.target, self.rounded, self.canonical = isa, target, rounded, canonical
+        self.isa, self.target, self.rounded, self.canonical, self.apart = isa, target, rounded, canonical, apart
         self.through_half = isa is not None and isa.has_halves and target is FLOAT32 and goes_through_half(source)
-        self.size, self.size_in, self.size_out = source.bytes, source.bytes * per, target.bytes
+        self.size, self.size_in, self.size_out = source.bytes, source.bytes * (per if apart is None else 1), target.bytes
         self.align = source.bytes if source in FLOATS else 1  # units may begin at any byte
         self.out = llvm_type(target)
         self.makes_pairs = per == 2 and target is FLOAT32
@@ -54,7 +55,7 @@ class Packer:
     def read(self, f: Function, pointer: str, n: int) -> str:
         """Read n elements (0: a scalar) that are contiguous in memory."""
         if self.makes_pairs:
-            return self._read_pairs(f, pointer, n)
+            return self._read_pairs(f, pointer, n) if self.apart is None else self.read_columns(f, pointer, n, self.apart)
         if self.per == 1:
             value = self.convert(f, f.load(wide(memory_type(self.source), n or None), pointer, self.align), n)
         elif self.per == 4:
@@ -116,6 +117,7 @@ class Packer:
         if self.per == 1:
             return self.read(f, pointer, n)
         if self.makes_pairs:
+            k_stride = k_stride if self.apart is None else self.apart
             places = [f.offset(pointer, j * k_stride * self.size) for j in range(live)]
             type_ = wide(memory_type(self.source), n or None)
             return self._join_pairs(f, [self.convert(f, f.load(type_, place, self.align), n) for place in places], n)
