@@ -17,7 +17,7 @@ from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.dot import MAX_FMA_FLOPS
-from weft.devices.cpu.product.pack import Packer
+from weft.devices.cpu.product.pack import Packer, round_to_bfloat16
 from weft.dtypes.formats import BFLOAT16, FLOAT32, holds
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Access, Affine, Axis
@@ -59,12 +59,10 @@ class Pair:
 
     def join(self, f: Function, number: Number, first: str, second: str, wide: bool) -> str:
         """Emit the pairs of two vectors of float32, or of two numbers, rounded to bfloat16; the first in the upper halves."""
-        v, n, name = number.vector, number.lanes, f"llvm.x86.avx512bf16.cvtne2ps2bf16.{32 * number.lanes}"
+        v, n = number.vector, number.lanes
         if not wide:
             first, second = (f.let(f"insertelement {v} zeroinitializer, float {x}, i64 0") for x in (first, second))
-        self.module.declare(name, f"declare <{2 * n} x bfloat> @{name}({v}, {v})")
-        rounded = f.let(f"call <{2 * n} x bfloat> @{name}({v} {first}, {v} {second})")  # those of ``second`` come first
-        words = f.let(f"bitcast <{2 * n} x bfloat> {rounded} to <{2 * n} x i16>")
+        words = round_to_bfloat16(self.module, f, n, second, first)
         words = f.shuffle(f"<{2 * n} x i16>", words, "poison", [half + i for i in range(n) for half in (0, n)])
         pairs = f.let(f"bitcast <{2 * n} x i16> {words} to <{n} x i32>")
         if self.mask:
