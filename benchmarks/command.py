@@ -31,6 +31,10 @@ def run(argv: Sequence[str]) -> int:
         "--algorithm", choices=["direct", "winograd"], default="direct",
         help="of weft's convolutions, as wf.conv_algorithm; default %(default)s",
     )
+    nets.add_argument(
+        "--precision", choices=["float32", "bfloat16"], default="float32",
+        help="of products, as wf.matmul_precision; all arrays of PyTorch are then bfloat16; default %(default)s",
+    )
     nets.add_argument("--peers", action="store_true", help="PyTorch beside weft, in turns, each in a process of its own")
     nets.add_argument("--json", metavar="FILE", help="write the record of the run")
     nets.add_argument("--picture", metavar="FILE", help="write a picture (PNG), a bar a layer; needs matplotlib")

@@ -48,7 +48,7 @@ def print_head(record: Mapping[str, Any], name: str, net: Net) -> None:
     clock = "processor time" if record["clock"] == "cpu" else "time"
     versions = ", ".join([f"{library} {version}" for library, version in libraries.items()])
     print(
-        f"\n{name} of {record['definition']}, batch {net.batch}, images of {net.side} x {net.side}, float32: "
+        f"\n{name} of {record['definition']}, batch {net.batch}, images of {net.side} x {net.side}, {record['precision']}: "
         f"{net.batch * sum([layer.flops for layer in found]) / 1e9:.3f} GFLOP forward (a multiply-add is two, or one MAC)\n"
         f"{versions}; {record['algorithm']} convolutions, {threads} thread{'s' * (threads > 1)}\n"
         f"measured peak {peak / 1e9:.0f} GFLOP/s, "

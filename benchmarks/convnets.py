@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from math import prod
@@ -94,12 +94,13 @@ def measure(nets: dict[str, Net], libraries: Sequence[str], arguments: argparse.
         wf.set_num_threads(arguments.threads)
     threads, limits = wf.get_num_threads(), machine("cpu")
     repeats = arguments.repeats or (3 if arguments.quick else 10)
-    with start_workers(libraries, threads, arguments.cpu_time, arguments.algorithm) as workers:
+    settings = {"BENCH_ALGORITHM": arguments.algorithm, "BENCH_PRECISION": arguments.precision}
+    with start_workers(libraries, threads, arguments.cpu_time, settings) as workers:
         record: dict[str, Any] = {
             "about": about(), "versions": {library: answer(library, worker) for library, worker in workers.items()},
-            "definition": arguments.definition, "algorithm": arguments.algorithm, "threads": threads,
-            "clock": "cpu" if arguments.cpu_time else "wall",
-            "repeats": repeats, "peak_flops": limits.flops, "memory_bytes_per_second": limits.memory, "nets": {},
+            "definition": arguments.definition, "algorithm": arguments.algorithm, "precision": arguments.precision,
+            "threads": threads, "clock": "cpu" if arguments.cpu_time else "wall", "repeats": repeats,
+            "peak_flops": limits.flops, "memory_bytes_per_second": limits.memory, "nets": {},
         }
         ask = _asker(workers, repeats, 0.0 if threads == 1 else PAUSE_S)
         for name, net in nets.items():
@@ -112,7 +113,7 @@ def measure(nets: dict[str, Net], libraries: Sequence[str], arguments: argparse.
             print_sums(record, name)
             if arguments.layers is None:
                 found["whole"] = ask(net, None)
-                found["memory"] = {library: memory_of(library, net, threads, arguments.algorithm) for library in libraries}
+                found["memory"] = {library: memory_of(library, net, threads, settings) for library in libraries}
                 print_foot(record, name)
     return record
 
@@ -158,10 +159,10 @@ def _asker(
 
 @contextmanager
 def start_workers(
-    libraries: Sequence[str], threads: int, cpu_time: bool, algorithm: str = "direct",
+    libraries: Sequence[str], threads: int, cpu_time: bool, settings: Mapping[str, str] = {},  # noqa: B006
 ) -> Iterator[dict[str, subprocess.Popen[str]]]:
     """Context manager: a process for each library, ended at the end."""
-    extra = {**KEPT_MEMORY, "BENCH_CLOCK": "cpu" if cpu_time else "wall", "BENCH_ALGORITHM": algorithm}
+    extra = {**KEPT_MEMORY, "BENCH_CLOCK": "cpu" if cpu_time else "wall", **settings}
     workers: dict[str, subprocess.Popen[str]] = {}
     try:
         for library in libraries:
@@ -173,20 +174,20 @@ def start_workers(
             process.wait()
 
 
-def _start(library: str, threads: int, extra: dict[str, str]) -> subprocess.Popen[str]:
+def _start(library: str, threads: int, extra: Mapping[str, str]) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "benchmarks.convnet_worker", library]
     env = {**os.environ, **thread_variables(threads), **extra}
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=ROOT)
 
 
-def memory_of(library: str, net: Net, threads: int, algorithm: str) -> dict[str, int] | None:
+def memory_of(library: str, net: Net, threads: int, settings: Mapping[str, str]) -> dict[str, int] | None:
     """Return bytes before and at the peak of training steps of a net, in a new process; None where the system does not say.
 
     The process has the C library's usual settings: memory that is kept would count.
     """
     if not Path("/proc/self/status").exists():
         return None
-    process = _start(library, threads, {"BENCH_ALGORITHM": algorithm})
+    process = _start(library, threads, settings)
     try:
         out, _ = process.communicate(json.dumps({"memory": asdict(net)}) + "\n")
     finally:

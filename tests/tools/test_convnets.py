@@ -171,14 +171,16 @@ def test_table_json_and_picture_of_small_nets(tmp_path: Path, capsys: pytest.Cap
     options = ["--nets", "alexnet,googlenet", "--definition", "convnet-benchmarks"]
     options += ["--image", "64", "--narrow", "32", "--batch", "2"]
     chosen = ["--layers", "conv1,pool1,conv3,inc2.5x5,mean1,dense1", "--repeats", "2", "--threads", "1", "--cpu-time"]
-    options += ["--algorithm", "winograd"]
+    options += ["--algorithm", "winograd", "--precision", "bfloat16"]
     assert main(["bench", "convnets", *options, *chosen, "--json", str(files[0]), "--picture", str(files[1])]) == 0
     record = json.loads(files[0].read_text())
     figures = {"peak_flops", "memory_bytes_per_second"}
-    assert set(record) == {"about", "versions", "definition", "algorithm", "threads", "clock", "repeats", "nets"} | figures
+    settings = {"definition", "algorithm", "precision", "threads", "clock", "repeats"}
+    assert set(record) == {"about", "versions", "nets"} | settings | figures
     assert record["versions"] == {"weft": wf.__version__} and record["definition"] == "convnet-benchmarks"
     assert (record["threads"], record["clock"], record["repeats"]) == (1, "cpu", 2) and record["peak_flops"] > 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert record["precision"] == "bfloat16" and any(line.count("64 x 64, bfloat16: ") for line in lines)
     assert record["algorithm"] == "winograd" and any(line.endswith("; winograd convolutions, 1 thread") for line in lines)
     for name in ("alexnet", "googlenet"):
         found, net = record["nets"][name], shrink(DEFINITIONS["convnet-benchmarks"][name], 64, 32)

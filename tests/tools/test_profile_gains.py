@@ -54,6 +54,14 @@ def test_a_large_product_is_limited_by_arithmetic_and_gains_from_bfloat16(turned
     assert bound == "arithmetic" and not gains
 
 
+def test_a_large_convolution_gains_from_bfloat16() -> None:
+    x, w = normal(4, 64, 28, 28), normal(64, 64, 3, 3)
+    bound, gains = gains_of(lambda x, w: wf.nn.conv2d(x, w, padding=1), x, w)
+    assert bound == "arithmetic" and 1.7 < gains[BFLOAT16] < 2
+    with wf.conv_algorithm("winograd"):
+        assert BFLOAT16 not in gains_of(lambda x, w: wf.nn.conv2d(x, w, padding=1), x, w)[1]
+
+
 def test_the_floor_of_transformed_convolutions_counts_the_multiplications_that_are_left() -> None:
     x, w = normal(4, 64, 28, 28), normal(64, 64, 3, 3)
 
@@ -88,7 +96,7 @@ def test_what_bfloat16_does_not_change() -> None:
     small = normal(8, 8)
     for f, args in (
         (product, (double, double)), (product, (normal(n, n).astype(wf.bfloat16), normal(n, n).astype(wf.bfloat16))),
-        (product, (small, small)), (lambda x, w: wf.nn.conv2d(x, w), (normal(2, 8, 20, 20), normal(16, 8, 3, 3))),
+        (product, (small, small)), (lambda x, w: wf.nn.conv2d(x, w, groups=64), (normal(2, 64, 50, 50), normal(64, 1, 3, 3))),
         (lambda q, k: wf.nn.scaled_dot_product_attention(q, k, k), (normal(1, 8, 900, 16), normal(1, 8, 900, 16))),
         (lambda x: wf.tanh(x), (normal(n, n),)),
     ):

@@ -139,6 +139,18 @@ def test_the_cpu_may_round_large_products_to_bfloat16(rng: np.random.Generator) 
         assert not rounds or np.abs(one - other).max() > 0
 
 
+@pytest.mark.parametrize("precision", EVERY)
+def test_convolutions_of_bfloat16_have_that_precision_alone(precision: str) -> None:
+    """Products of bfloat16 need no permission for it; a GPU does without."""
+    x, w = wf.zeros((2, 3, 6, 6), dtype="bfloat16"), wf.zeros((4, 3, 3, 3), dtype="bfloat16")
+    f = wf.jit(wf.grad(lambda w: wf.nn.conv2d(x, w).sum() + (w[0, 0] @ w[0, 0]).sum()))
+    with wf.matmul_precision(precision):
+        graph = f.trace(w).graph
+    found = {(n.op.name, n.params.get("precision")) for n in topological_order(graph.outputs) if n.op.contracts}
+    assert found == {("conv_general", "bfloat16" if precision == "bfloat16" else None), ("dot_general", None)}
+    assert not any("products" in note for kernel in build(graph, GPU).info for note in kernel.notes)
+
+
 def test_a_gpu_takes_tf32_for_bfloat16() -> None:
     with wf.matmul_precision("bfloat16"):
         program = build(wf.jit(lambda x: x @ x).trace(wf.zeros((32, 32))).graph, GPU)

@@ -53,7 +53,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Conv:
-    """A convolution. ``dot``: pixels are summed over (weight gradient). image and weights are plain loads."""
+    """A convolution. ``dot``: pixels are summed over (weight gradient). image and weights are plain loads.
+
+    paired: the summed axis of single numbers, if ``chan`` counts pairs of them, which a device may multiply at once.
+    """
 
     contraction: Contraction
     group: Axis
@@ -65,6 +68,7 @@ class Conv:
     image: Access
     weights: Access
     image_base: int  # flat offset of the image at u = 0
+    paired: Axis | None = None
 
     def flops(self) -> int:
         c = self.contraction

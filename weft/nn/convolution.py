@@ -15,7 +15,7 @@ from weft.functions.shape.axes import flip, permute_dims
 from weft.functions.statistics.pad import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.settings import current_algorithm
+from weft.graph.primitives.settings import convolution_params
 from weft.nn.module import Module, derive_variants, describe_variants, uniform_parameter
 from weft.nn.precision import LayerPrecision, Rounding, current_precision, product_settings
 from weft.nn.size_arguments import check_can_infer, check_pads, check_sizes, extents, images, int_or_none
@@ -85,7 +85,7 @@ def _bind(name: str, x: Node, w: Node, formats: Formats, **params: Any) -> Array
     if "operands" in own and "accumulator" not in own:  # rounded by kernels of their own, after which the convolution is faster
         roundings = [None if form is None else Rounding(form) for form in own.pop("operands")]
         x, w = LayerPrecision(activations=roundings[0], weights=roundings[1]).round_operands(x, w)
-    settings = {**product_settings(chosen, x.dtype), **current_algorithm(x.dtype), **own}
+    settings = {**product_settings(chosen, x.dtype), **convolution_params(x.dtype), **own}
     try:
         y = wrap(bind(TABLE["conv_general"], x, w, **params, **settings))
     except (ShapeError, DTypeError) as error:

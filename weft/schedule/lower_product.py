@@ -7,7 +7,7 @@ from functools import partial, reduce
 from math import prod
 from typing import Any
 
-from weft.dtypes.formats import BOOL, FLOATS, INT32, Format
+from weft.dtypes.formats import BOOL, FLOAT32, FLOATS, INT32, Format
 from weft.graph.node import Node
 from weft.graph.primitives.conv_general import dilation_phases, tap_phase
 from weft.graph.primitives.settings import has_formats
@@ -111,9 +111,9 @@ def _find_precision(node: Node, target: Target) -> str:
     """Return the lowest precision that the node permits and the target has."""
     permitted = node.params.get("precision", "float32")
     if permitted == "bfloat16":
-        if "bfloat16" in target.precisions and node.op.name == "dot_general" and not has_formats(node.params):
+        if "bfloat16" in target.precisions and not has_formats(node.params):
             return permitted
-        permitted = "tf32"
+        permitted = "tf32" if node.dtype is FLOAT32 else "float32"
     return permitted if permitted in target.precisions else "float32"
 
 

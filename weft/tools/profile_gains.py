@@ -25,7 +25,7 @@ from weft.transforms.jit import JittedFunction
 LEAST_GAIN = 1.05  # smaller factors are within what the estimates are off by
 BFLOAT16, BATCH, LAYOUT = "bfloat16", "batch", "layout"
 SETTINGS = {  # setting -> what to change
-    BFLOAT16: 'wf.matmul_precision("bfloat16"): products of float32 round their operands to bfloat16, which has 8 bits',
+    BFLOAT16: 'wf.matmul_precision("bfloat16"): products and convolutions of float32 round their operands to bfloat16 (8 bits)',
     BATCH: "twice the batch, by time for each example",
     LAYOUT: "arrays stored in the order of axes in which kernels read and write them",
 }
@@ -67,12 +67,19 @@ def find_gains(
 def may_round_operands(kernel: Kernel, nodes: Sequence[Node]) -> bool:
     """Return whether ``wf.matmul_precision("bfloat16")`` changes a kernel: it has products of float32 alone, and large ones.
 
-    It changes no convolution, no attention that is one kernel, and no product whose formats the user chose.
+    It changes no convolution of one channel (of a weight gradient: one image), no attention that is one kernel, and no product
+    whose formats the user chose.
     """
     products = [n for n in nodes if n.op.contracts]
-    plain = all(n.op.name == "dot_general" and n.dtype is FLOAT32 and not has_formats(n.params) for n in products)
+    plain = all(n.dtype is FLOAT32 and not has_formats(n.params) and _makes_pairs(n) for n in products)
     counts = [count for _, count in work_of(kernel).products]
-    return plain and bool(counts) and max(counts) > MAX_FMA_FLOPS and any(c.precision == "float32" for c in _contractions(kernel))
+    exact = any(c.precision == "float32" and c.algorithm == "direct" for c in _contractions(kernel))
+    return plain and bool(counts) and max(counts) > MAX_FMA_FLOPS and exact
+
+
+def _makes_pairs(node: Node) -> bool:
+    """Return whether a product adds up pairs of numbers: a convolution does if it has channels."""
+    return node.op.name == "dot_general" or node.op.kind == "convolution" and node.inputs[1].shape[node.params["dims"][1][1]] > 1
 
 
 def round_operands(kernel: Kernel) -> Kernel:

@@ -216,9 +216,10 @@ def set_matmul_precision(precision: str) -> None:
     """Set the minimum precision of products and convolutions of float32. The default is float32.
 
     A lower precision is a permission: GPUs then use their tensor cores, and processors with AVX512-BF16 its instruction, for
-    products of matrices of more than two million operations; all else is computed as before.
-    Sums and arrays are always float32. An operation uses the precision in force when it is written, its derivatives use the
-    same, and a jitted function is traced once for each setting. The setting applies to all threads.
+    products of matrices and convolutions of more than two million operations; all else is computed as before. Convolutions need
+    two input channels, their weight gradients two images. ``"bfloat16"`` also applies to convolutions of bfloat16 arrays.
+    Sums are always float32, and arrays keep their dtypes. An operation uses the precision in force when it is written, its
+    derivatives use the same, and a jitted function is traced once for each setting. The setting applies to all threads.
 
     Parameters
     ----------

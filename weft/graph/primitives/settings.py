@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from weft.dtypes.formats import FLOAT32, FLOATS, Format, holds
+from weft.dtypes.formats import BFLOAT16, FLOAT32, FLOATS, Format, holds
 from weft.dtypes.rounding import Accumulator
 from weft.errors import DTypeError
 
@@ -49,9 +49,14 @@ def precision_params(precision: str) -> dict[str, Any]:
     return {} if precision == "float32" else {"precision": precision}
 
 
-def current_algorithm(dtype: Format) -> dict[str, Any]:
-    """Return the algorithm parameter of a new convolution of ``dtype``; {} for the direct one."""
-    return {"algorithm": CONV_ALGORITHM.value} if CONV_ALGORITHM.value != "direct" and dtype.computed is FLOAT32 else {}
+def convolution_params(dtype: Format) -> dict[str, Any]:
+    """Return the algorithm and precision parameters of a new convolution of ``dtype``; {} for the direct one in float32.
+
+    A convolution of bfloat16 has the precision "bfloat16", too, where it is permitted: its sums then have another order.
+    """
+    algorithm, precision = CONV_ALGORITHM.value, MATMUL_PRECISION.value
+    params = {} if algorithm == "direct" or dtype.computed is not FLOAT32 else {"algorithm": algorithm}
+    return params | (precision_params(precision) if dtype is FLOAT32 or dtype is BFLOAT16 and precision == "bfloat16" else {})
 
 
 Pair = tuple[Format | None, Format | None]

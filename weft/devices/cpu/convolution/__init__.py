@@ -5,6 +5,8 @@ filters, and ``weights`` those of few filters or columns with vectors of pixels.
 layout of their copies, ``pack`` copies, ``tile`` has the inner loops, ``epilogue`` the stores. Input gradients arrive here as
 convolutions.
 
+Where the user permits it, ``pairs`` makes ``forward`` and ``filter_weights`` multiply pairs of bfloat16.
+
 Where the user permits it, ``winograd_forward`` and ``winograd_weights`` compute the same with fewer multiplications.
 ``winograd_transform`` has the matrices and the estimate that decides; ``winograd`` transforms images.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Fill, SumPart
 from weft.devices.cpu.convolution.filter_weights import FilterGradient, is_efficient
 from weft.devices.cpu.convolution.forward import Forward
+from weft.devices.cpu.convolution.pairs import in_pairs
 from weft.devices.cpu.convolution.weights import WeightGradient
 from weft.devices.cpu.convolution.winograd_forward import WinogradForward
 from weft.devices.cpu.convolution.winograd_transform import choose_outputs
@@ -26,6 +27,12 @@ def choose_driver(conv: Conv, isa: ISA) -> type[SumPart]:
     if not conv.dot:
         return Forward
     return FilterGradient if is_efficient(conv, isa) else WeightGradient
+
+
+def choose_pairs(conv: Conv, isa: ISA) -> Conv:
+    """Return the convolution, in pairs if it may round its operands and gains by it."""
+    pairs = None if choose_outputs(conv, isa) else in_pairs(conv, isa)
+    return conv if pairs is None or pairs.dot and not is_efficient(pairs, isa) else pairs
 
 
 def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
@@ -56,6 +63,7 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
         conv = match_conv(found[0]) if found else None
         if found is None or conv is None:
             return None
+        conv = choose_pairs(conv, isa)
         driver = choose_driver(conv, isa)
         parts.append(driver(kernel, conv, isa, module, prefix, found[1]))
     if all(isinstance(part, Fill) for part in parts):
@@ -66,6 +74,8 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
         base += part.storing * part.tallies.size
     for part in parts:
         module.took(part.path)
+        if isinstance(part, SumPart) and part.conv.paired is not None:
+            module.took("convolution of pairs")
         part.generate(base)
     merge_similar_functions(module, r"chunk|pack|copy|finish|run|tile[\d.]+|(?:turn|vectors)\d+")
     f = module.function(f"define void @{kernel.name}(ptr %args)")

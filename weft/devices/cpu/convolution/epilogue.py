@@ -198,7 +198,7 @@ class SumPart(ConvolutionPart):
         self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str, tallies: tuple[Reduction, ...] = (),
     ) -> None:
         size = conv.contraction.accum.bytes
-        self.conv, self.number = conv, Number("float" if size == 4 else "double", size, isa.lanes(size))
+        self.conv, self.number = conv, Number("float" if size == 4 else "double", size, isa.lanes(size), conv.paired is not None)
         super().__init__(kernel, isa, module, prefix, tallies, self.number.lanes)
 
 

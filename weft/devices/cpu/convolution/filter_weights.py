@@ -19,6 +19,7 @@ from math import prod
 from weft.devices.cpu.convolution import pack
 from weft.devices.cpu.convolution.epilogue import ColumnStores, SumPart
 from weft.devices.cpu.convolution.forward import MAX_SERIAL_FLOPS, emit_digits
+from weft.devices.cpu.convolution.pairs import call_packer, emit_packers
 from weft.devices.cpu.convolution.tile import FilterTile, digest, emit_table, filter_tile
 from weft.devices.cpu.convolution.tiling import even_block, make_layout
 from weft.devices.cpu.emit.chunks import run_chunks
@@ -255,7 +256,7 @@ class FilterGradient(SumPart):
             at = f.dot(f.mul(first, coefficient(flat, conv.chan)), [
                 (p, coefficient(flat, w.pixel)) for p, w in zip(pixels, windows, strict=True)
             ])
-            self._turn(f, f.offset(source, f.mul(at, width)), grad, count, nv, images, length)
+            self._turn(f, f.offset(source, f.mul(at, width)), grad, count, nv, first, images, length)
             image = f.offset(copies, f.mul(place, self.block_bytes))
             image = f.offset(image, f.mul(f.dot(0, zip(pixels, self.steps, strict=True)), size))
             runs = {self.box[-1], windows[-1].pixel.extent - (self.box_counts[-1] - 1) * self.box[-1]}
@@ -269,8 +270,10 @@ class FilterGradient(SumPart):
         if self.region > self.panel_bytes:
             pack.add_and_clear(f, number, finished, sums, "0", str(self.panel_bytes))
 
-    def _turn(self, f: Function, source: str, target: str, count: int, nv: int, images: str, length: str) -> None:
-        """Emit the copy of a unit of the weights operand as [pixel][filter]."""
+    def _turn(
+        self, f: Function, source: str, target: str, count: int, nv: int, first: str, images: str, length: str
+    ) -> None:
+        """Emit the copy of a unit of the weights operand as [pixel][filter]. first: of its images."""
         conv, number, cut = self.conv, self.number, self.cut
         flat, width = conv.weights.flat(), conv.weights.buffer.dtype.bytes
         steps = [coefficient(flat, w.pixel) for w in conv.windows]
@@ -278,25 +281,24 @@ class FilterGradient(SumPart):
         joined = len(steps) - 1  # pixels from this window on are evenly spaced
         while joined > cut and steps[joined - 1] == steps[joined] * extents[joined]:
             joined -= 1
-        name = self.name(f"turn{count}")[1:]
-        if self.module.once(name):
-            packer = Packer(self.module, conv.weights.buffer.dtype, conv.contraction.accum, number.lanes)
-            packer.columns(name, count, coefficient(flat, conv.filters), steps[-1], nv * number.lanes)
+        filter_step = coefficient(flat, conv.filters)
+        packer = emit_packers(self, conv, self.name(f"turn{count}"), count, filter_step, steps[-1], nv * number.lanes)
         cursor = f.local("ptr")
         f.store("ptr", target, cursor)
         run: str | int = f.mul(length, prod(extents[cut + 1 :])) if joined == cut else prod(extents[joined:])
 
-        def nest(d: int, at: str) -> None:
+        def nest(d: int, at: str, pair: str) -> None:
             if d == joined:
                 to = f.load("ptr", cursor)
-                f.do(f"call void @{name}(ptr {at}, ptr {to}, i64 {run})")
+                call_packer(f, conv, packer, pair, f"ptr {at}, ptr {to}, i64 {run}")
                 f.store("ptr", f.offset(to, f.mul(run, nv * number.lanes * number.size)), cursor)
                 return
             with f.loop(0, length if d == cut else extents[d]) as i:
-                nest(d + 1, f.offset(at, f.mul(i, steps[d] * width)))
+                nest(d + 1, f.offset(at, f.mul(i, steps[d] * width)), pair)
 
         with f.loop(0, images) as n:
-            nest(cut, f.offset(source, f.mul(n, coefficient(flat, conv.chan) * width)))
+            pair = n if conv.paired is None else f.add(first, n)
+            nest(cut, f.offset(source, f.mul(n, coefficient(flat, conv.chan) * width)), pair)
 
     def _tiles(self, f: Function, nv: int, image: str, grad: str, sums: str, images: str, length: str, run: int) -> None:
         """Emit the calls of all tiles of a unit, whose innermost pixels are runs of ``run``."""

@@ -17,6 +17,7 @@ from math import prod
 
 from weft.devices.cpu.convolution.epilogue import JOINED_AXIS_ID, Stores, SumPart
 from weft.devices.cpu.convolution.pack import pack_filter_vectors, pack_image, pack_weights
+from weft.devices.cpu.convolution.pairs import block_steps
 from weft.devices.cpu.convolution.tile import PixelTile, accumulate, pixel_tile
 from weft.devices.cpu.convolution.tiling import make_plan
 from weft.devices.cpu.emit.chunks import run_chunks
@@ -27,7 +28,6 @@ from weft.devices.cpu.product.pack import Packer
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Kernel, Reduction
 from weft.kernel.stages import join_axes, work
-from weft.kernel.summation import contraction_order
 
 MAX_SERIAL_FLOPS = 8e5  # up to this work the calling thread runs all chunks
 MAX_DIRECT_INSTRUCTIONS = 24  # stores of up to this many instructions are part of each tile's function
@@ -58,7 +58,7 @@ class Forward(SumPart):
         self.plan = make_plan(conv, isa, self.number.size, few)
         self.path = "convolution" + (" in place" if self.plan.in_place else "") + (" direct" if self.plan.direct else "")
         self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
-        self.block = contraction_order(conv.contraction).block
+        self.block = block_steps(conv)
         self.mr = self.plan.tile.mr
         self.panels = self.plan.panels(conv.filters.extent)
         self.last_rows = conv.filters.extent - (self.panels - 1) * self.mr
@@ -105,9 +105,9 @@ class Forward(SumPart):
             with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")) if ragged else nullcontext():
                 if self.plan.tile.has_filter_vectors:
                     name = self.name(f"vectors{rows}")
-                    pack_filter_vectors(self.module, name, f, conv, self.number, source, to, self.mr, panel, rows)
+                    pack_filter_vectors(self, conv, name, f, source, to, self.mr, panel, rows)
                 else:
-                    pack_weights(f, conv, self.number, source, to, self.mr, panel, rows)
+                    pack_weights(self, f, source, to, self.mr, panel, rows)
 
     def _emit_chunk(self) -> None:
         conv, plan, layout, number = self.conv, self.plan, self.plan.layout, self.number

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import prod
 
 from weft.devices.cpu.convolution.epilogue import SumPart
+from weft.devices.cpu.convolution.pairs import Pair, call_packer, emit_packers, make_pair
 from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.convolution.tiling import ImageLayout, phase_bounds
 from weft.devices.cpu.emit.storage_formats import to_accumulator
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import memory_type, wide
-from weft.devices.cpu.product.pack import Packer
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Buffer
 
@@ -40,16 +40,24 @@ def zero_fill(f: Function, number: Number, pointer: str, count: int) -> None:
             f.store(number.type, "0.0", f.offset(pointer, i * size), size)
 
 
-def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: str, count: int, step: int) -> None:
-    """Emit a copy of ``count`` elements, ``step`` apart in the source."""
+def copy_run(
+    f: Function, buffer: Buffer, number: Number, source: str, target: str, count: int, step: int, pair: Pair | None = None,
+) -> None:
+    """Emit a copy of ``count`` elements, ``step`` apart in the source. pair: if given, the target's elements are such pairs."""
     width, size, lanes = buffer.dtype.bytes, number.size, number.lanes
 
-    def copy(at: str | int, wide: bool) -> None:
-        address = f.offset(source, f.mul(at, step * width))
+    def read(address: str, wide: bool) -> str:
         value = load_number(f, buffer, number, address, lanes if wide else None)
         if wide and step == 2:  # every second of 2 * lanes - 1 elements, to read nothing past the last one
             upper = load_number(f, buffer, number, f.offset(address, (lanes - 1) * width), lanes)
             value = f.shuffle(number.vector, value, upper, [i if i < lanes else i + 1 for i in range(0, 2 * lanes, 2)])
+        return value
+
+    def copy(at: str | int, wide: bool) -> None:
+        address = f.offset(source, f.mul(at, step * width))
+        value = read(address, wide)
+        if pair is not None:
+            value = pair.join(f, number, value, read(f.offset(address, pair.distance), wide), wide)
         f.store(number.vector if wide else number.type, value, f.offset(target, f.mul(at, size)), size)
 
     wide = step in (1, 2) and count >= lanes
@@ -78,18 +86,18 @@ def pack_image(
     conv = conv or part.conv
     for index in range(len(layout.phases)):
         if len(layout.phases) <= MAX_INLINE_PHASES:
-            _pack_phase(f, conv, layout, part.number, index, source, target, axes, first, inners, row0)
+            _pack_phase(part.module, f, conv, layout, part.number, index, source, target, axes, first, inners, row0)
             continue
         name = part.name(f"{index}.copy")  # similar functions are merged later
         values: dict[str, str | int] = {"%first": first, "%inners": inners, "%row0": row0, "%outer0": 0}
         numbers = ", ".join(f"i64 {v}" for v in values)
         g = part.module.function(f"define internal void {name}(ptr %source, ptr %target, {numbers})")
-        _pack_phase(g, conv, layout, part.number, index, "%source", "%target", axes, *values)
+        _pack_phase(part.module, g, conv, layout, part.number, index, "%source", "%target", axes, *values)
         f.do(f"call void {name}(ptr {source}, ptr {target}, {', '.join(f'i64 {v}' for v in values.values())})")
 
 
 def _pack_phase(
-    f: Function, conv: Conv, layout: ImageLayout, number: Number, index: int, source: str, target: str,
+    module: Module, f: Function, conv: Conv, layout: ImageLayout, number: Number, index: int, source: str, target: str,
     axes: tuple[Axis, Axis], first: str, inners: str, row0: str | int, outer0: str | int = 0,
 ) -> None:
     image, flat, windows, phase, (outer, inner) = conv.image.buffer, conv.image.flat(), conv.windows, layout.phases[index], axes
@@ -97,7 +105,7 @@ def _pack_phase(
     base = conv.image_base + sum(w.unit * p for w, p in zip(windows, phase, strict=True))
     ranges = [phase_bounds(w.valid, p, w.stride) for w, p in zip(windows, phase, strict=True)]
 
-    def copy(depth: int, at: str, to: str, inside: str) -> None:
+    def copy(depth: int, at: str, to: str, inside: str, pair: Pair | None) -> None:
         w, (lo, hi), extent = windows[depth], ranges[depth], layout.extents[depth]
         step = w.unit * w.stride
         if depth == len(windows) - 1:
@@ -112,7 +120,7 @@ def _pack_phase(
             f.do(f"br label %{done}")
             f.label(copy_label)
             zero_fill(f, number, to, lo)
-            copy_run(f, image, number, f.offset(at, lo * step * width), f.offset(to, lo * size), hi - lo, step)
+            copy_run(f, image, number, f.offset(at, lo * step * width), f.offset(to, lo * size), hi - lo, step, pair)
             zero_fill(f, number, f.offset(to, hi * size), extent - hi)
             f.do(f"br label %{done}")
             f.label(done)
@@ -125,75 +133,83 @@ def _pack_phase(
                 ok = f.let(f"and i1 {ok}, {f.let(f'icmp sge i64 {row}, {lo}')}")
             ok = f.let(f"and i1 {ok}, {f.let(f'icmp slt i64 {row}, {hi}')}")
             row_at = f.offset(at, f.mul(row, step * width))
-            copy(depth + 1, row_at, f.offset(to, f.mul(r, layout.pitches[depth] * size)), ok)
+            copy(depth + 1, row_at, f.offset(to, f.mul(r, layout.pitches[depth] * size)), ok, pair)
 
     with f.loop(0, outer.extent) as o:
-        from_o = f.mul(f.add(o, outer0), coefficient(flat, outer) * width)
+        at_o = f.add(o, outer0)
+        from_o = f.mul(at_o, coefficient(flat, outer) * width)
         to_o = f.add(f.mul(o, layout.chan_pitch * size), index * layout.plane * size)
         with f.loop(0, inners) as i:
-            from_i = f.add(from_o, f.mul(f.add(i, first), coefficient(flat, inner) * width))
+            at_i = f.add(i, first)
+            from_i = f.add(from_o, f.mul(at_i, coefficient(flat, inner) * width))
             to_i = f.add(to_o, f.mul(i, layout.image_pitch * size))
-            copy(0, f.offset(source, f.add(from_i, base * width)), f.offset(target, to_i), "true")
+            pair = make_pair(module, f, conv, conv.image, at_o if outer.id == conv.chan.id else at_i)
+            copy(0, f.offset(source, f.add(from_i, base * width)), f.offset(target, to_i), "true", pair)
 
 
-def pack_weights(f: Function, conv: Conv, number: Number, source: str, target: str, mr: int, panel: str | int, rows: int) -> None:
+def pack_weights(part: SumPart, f: Function, source: str, target: str, mr: int, panel: str | int, rows: int) -> None:
     """Emit a copy of one panel: [channel][tap][mr] from weights[panel * mr + i][channel][tap], i < rows."""
+    conv, number = part.conv, part.number
     buffer, flat = conv.weights.buffer, conv.weights.flat()
     width, size = buffer.dtype.bytes, number.size
     start = f.add(f.mul(panel, mr * coefficient(flat, conv.filters) * width), flat.const * width)
     cursor = f.local("ptr")
     f.store("ptr", target, cursor)
 
-    def nest(axes: list[Axis], at: str) -> None:
+    def nest(axes: list[Axis], at: str, pair: Pair | None) -> None:
         if axes:
             with f.loop(0, axes[0].extent) as i:
-                nest(axes[1:], f.add(at, f.mul(i, coefficient(flat, axes[0]) * width)))
+                nest(axes[1:], f.add(at, f.mul(i, coefficient(flat, axes[0]) * width)), pair)
             return
         address, to = f.offset(source, at), f.load("ptr", cursor)
         for row in range(rows):
-            value = load_number(f, buffer, number, f.offset(address, row * coefficient(flat, conv.filters) * width))
+            place = f.offset(address, row * coefficient(flat, conv.filters) * width)
+            value = load_number(f, buffer, number, place)
+            if pair is not None:
+                value = pair.join(f, number, value, load_number(f, buffer, number, f.offset(place, pair.distance)), wide=False)
             f.store(number.type, value, f.offset(to, row * size), size)
         f.store("ptr", f.offset(to, rows * size), cursor)
 
-    nest([conv.chan, *(w.tap for w in conv.windows)], str(start))
+    with f.loop(0, conv.chan.extent) as c:
+        pair = make_pair(part.module, f, conv, conv.weights, c)
+        nest([w.tap for w in conv.windows], f.add(start, f.mul(c, coefficient(flat, conv.chan) * width)), pair)
 
 
 def pack_filter_vectors(
-    module: Module, name: str, f: Function, conv: Conv, number: Number, source: str, target: str, width: int, panel: str,
-    filters: int,
+    part: SumPart, conv: Conv, name: str, f: Function, source: str, target: str, width: int, panel: str, filters: int,
 ) -> None:
     """Emit a copy of one panel of ``filters`` filters as [channel][tap][filter], padded to vectors.
 
     width: filters of a whole panel. name: of a function that is emitted for the copies. Taps may lie backwards in the source.
     """
-    buffer, flat = conv.weights.buffer, conv.weights.flat()
+    number, buffer, flat = part.number, conv.weights.buffer, conv.weights.flat()
     nbytes, pitch = buffer.dtype.bytes, -(-filters // number.lanes) * number.lanes
     axes = [conv.chan, *(w.tap for w in conv.windows)]
-    axes = [a for a in axes if a.extent > 1] or axes[-1:]
+    outer = conv.paired is not None  # pairs of channels are not joined with taps
+    axes = axes[:outer] + ([a for a in axes[outer:] if a.extent > 1] or axes[-1:])
     steps = [coefficient(flat, a) for a in axes]
     start = f.add(f.mul(panel, width * coefficient(flat, conv.filters)), flat.const)
     joined = len(axes) - 1  # axes from this one on are evenly spaced
-    while joined and steps[joined - 1] == steps[joined] * axes[joined].extent:
+    while joined > outer and steps[joined - 1] == steps[joined] * axes[joined].extent:
         joined -= 1
     run = prod(a.extent for a in axes[joined:])
     back = steps[-1] < 0
     if back:  # read forwards, written backwards
         start, target = f.add(start, (run - 1) * steps[-1]), f.offset(target, (run - 1) * pitch * number.size)
-    packer = Packer(module, buffer.dtype, conv.contraction.accum, number.lanes)
-    packer.columns(name[1:], filters, coefficient(flat, conv.filters), abs(steps[-1]), -pitch if back else pitch)
+    packer = emit_packers(part, conv, name, filters, coefficient(flat, conv.filters), abs(steps[-1]), -pitch if back else pitch)
     cursor = f.local("ptr")
     f.store("ptr", target, cursor)
 
-    def nest(depth: int, at: str) -> None:
+    def nest(depth: int, at: str, chan: str) -> None:
         if depth == joined:
             to = f.load("ptr", cursor)
-            f.do(f"call void {name}(ptr {f.offset(source, f.mul(at, nbytes))}, ptr {to}, i64 {run})")
+            call_packer(f, conv, packer, chan, f"ptr {f.offset(source, f.mul(at, nbytes))}, ptr {to}, i64 {run}")
             f.store("ptr", f.offset(to, run * pitch * number.size), cursor)
             return
         with f.loop(0, axes[depth].extent) as i:
-            nest(depth + 1, f.add(at, f.mul(i, steps[depth])))
+            nest(depth + 1, f.add(at, f.mul(i, steps[depth])), i if depth == 0 else chan)
 
-    nest(0, start)
+    nest(0, start, "0")
 
 
 # ---- sums along pixels: values at the image copy's pixel positions, with zeros in between

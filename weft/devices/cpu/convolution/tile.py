@@ -10,21 +10,29 @@ from math import gcd
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.load import load_first_lanes
 from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.product.dot import Dot
 
 MAX_UNROLL = 12  # unrolled steps of k: enough to hide the loop overhead, few enough to compile fast
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """The accumulator type: LLVM's scalar type, bytes, and lanes of a vector."""
+    """The accumulator type: LLVM's scalar type, bytes, and lanes of a vector. pairs: operands are pairs of bfloat16."""
 
     type: str
     size: int
     lanes: int
+    pairs: bool = False
 
     @property
     def vector(self) -> str:
         return f"<{self.lanes} x {self.type}>"
+
+    def multiply_add(self, module: Module, f: Function, x: str, y: str, z: str) -> str:
+        """Emit x * y + z of vectors; of pairs, both products are added."""
+        if self.pairs:
+            return Dot("bf16", self.lanes, True, True, 0).emit(module, f, x, y, z)
+        return module.fma(f, self.type, self.lanes, x, y, z)
 
 
 def digest(content: object) -> str:
@@ -132,7 +140,7 @@ class _TileSum:
         for i in range(tile.mr):
             x = f.splat(number.type, f.load(number.type, f.offset(w, (wat + i) * number.size), number.size), number.lanes)
             for j in range(tile.nv):
-                now[i][j] = self.module.fma(f, number.type, number.lanes, x, vectors[j], now[i][j])
+                now[i][j] = number.multiply_add(self.module, f, x, vectors[j], now[i][j])
 
     def _filter_step(self, now: list[list[str]], px: str, w: str, at: int, wat: int) -> None:
         f, number, tile = self.f, self.number, self.tile
@@ -141,7 +149,7 @@ class _TileSum:
         for i, place in enumerate(tile.places):
             x = f.splat(number.type, f.load(number.type, f.offset(px, (at + place) * number.size), number.size), number.lanes)
             for j in range(tile.nv):
-                now[i][j] = self.module.fma(f, number.type, number.lanes, x, vectors[j], now[i][j])
+                now[i][j] = number.multiply_add(self.module, f, x, vectors[j], now[i][j])
 
     def _steps(self, places: list[tuple[str, str, int, int]]) -> None:
         """Emit consecutive steps; accumulators are loaded before the first and stored after the last."""
@@ -286,7 +294,7 @@ def filter_tile(module: Module, number: Number, name: str, tile: FilterTile) -> 
                 one = f.load(number.type, f.offset(x, (place + e * pitch) * size), size)
                 broadcast = f.splat(number.type, one, lanes)
                 for j, vector in enumerate(filters):
-                    now[i][j] = module.fma(f, number.type, lanes, broadcast, vector, now[i][j])
+                    now[i][j] = number.multiply_add(module, f, broadcast, vector, now[i][j])
         for row, values in zip(accs, now, strict=True):
             for acc, value in zip(row, values, strict=True):
                 f.store(v, value, acc)

@@ -87,7 +87,7 @@ def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = Fa
 
 
 def readable_in_place(conv: Conv, size: int) -> bool:
-    """Return whether the image can be read in place: a 1x1 window, no border, contiguous pixels."""
+    """Return whether the image can be read in place: a 1x1 window, no border, contiguous pixels, no pairs."""
     step = 1
     for w in reversed(conv.windows):
         inside = w.valid[0] <= 0 and w.valid[1] >= w.pixel.extent
@@ -97,7 +97,8 @@ def readable_in_place(conv: Conv, size: int) -> bool:
     pitch = coefficient(conv.image.flat(), conv.chan if not conv.dot else conv.free) * size
     # with strides of multiples of 2048 bytes, all channels would map to the same cache sets
     spread_out = pitch % 2048 != 0 or (conv.free if conv.dot else conv.chan).extent <= 8
-    return conv.image.buffer.dtype == conv.contraction.accum and spread_out and conv.windows[-1].unit == 1
+    as_stored = conv.paired is None and conv.image.buffer.dtype == conv.contraction.accum
+    return as_stored and spread_out and conv.windows[-1].unit == 1
 
 
 def layout_in_place(conv: Conv, rows: int) -> ImageLayout:

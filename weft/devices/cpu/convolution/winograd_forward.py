@@ -85,7 +85,7 @@ class WinogradForward(WinogradPart):
 
     def _emit_weights(self) -> None:
         """Emit the transform of some channels of a panel of weights, a chunk."""
-        conv, number, size, lanes = self.conv, self.number, self.number.size, self.number.lanes
+        conv, size, lanes = self.conv, self.number.size, self.number.lanes
         f = self.module.function(f"define internal void {self.name('weights')}(ptr %args, i64 %chunk, i64 %worker)")
         panel, block = emit_digits(f, "%chunk", (self.panels, conv.chan.extent // self.chunk_channels))
         channel = f.mul(block, self.chunk_channels)
@@ -96,7 +96,7 @@ class WinogradForward(WinogradPart):
         for filters, nv, compare in self._panel_kinds():
             with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")):
                 name = self.name(f"vectors{filters}")
-                pack.pack_filter_vectors(self.module, name, f, part, number, source, packed, self.nv * lanes, panel, filters)
+                pack.pack_filter_vectors(self, part, name, f, source, packed, self.nv * lanes, panel, filters)
                 to = f.add(f.mul(panel, conv.chan.extent * self.nv * lanes * size), f.mul(channel, nv * lanes * size))
                 f.do(f"call void {self._emit_panel(nv)}(ptr {packed}, ptr {self.scratch(f, f.add(to, self.weights_at))})")
 

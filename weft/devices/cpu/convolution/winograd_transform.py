@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import cache
 from math import inf
 
+from weft.devices.cpu.convolution.pairs import in_pairs
 from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.ops import Ops
@@ -95,7 +96,8 @@ def _combine(f: Function, module: Module, isa: ISA, number: Number, row: tuple[f
 
 # ---- the choice. All figures are estimated cycles of one core; those of transforms are of a vector of channels or filters.
 
-DIRECT_CYCLES = 0.55  # of a vector multiplication of the direct generators
+DIRECT_CYCLES = 0.55  # of a vector multiplication of the direct generators, ...
+PAIR_CYCLES = 0.29  # ... of which pairs of bfloat16 are two
 PRODUCT_CYCLES = 0.58  # of a vector multiplication of the products
 TILE_CYCLES = 5.0  # of one position of a tile that is transformed, stored and read again
 PIXEL_CYCLES = 9.0  # of one pixel that is turned to or from vectors
@@ -107,14 +109,15 @@ def choose_outputs(conv: Conv, isa: ISA) -> int:
 
     The choice depends on extents only, not on how operands lie in memory, so that bits do not depend on fusion.
     """
-    if conv.contraction.algorithm != "winograd" or len(conv.windows) != 2 or conv.group.extent > 1:
+    if conv.contraction.algorithm != "winograd" or conv.paired is not None or len(conv.windows) != 2 or conv.group.extent > 1:
         return 0
     taps = {w.tap.extent for w in conv.windows}
     if len(taps) > 1 or any((w.stride, w.dilation) != (1, 1) for w in conv.windows):
         return 0
     lanes = isa.lanes(conv.contraction.accum.bytes)
     (r,) = taps
-    best, outputs = conv.flops() / (2 * lanes) * DIRECT_CYCLES, 0
+    direct = DIRECT_CYCLES if in_pairs(conv, isa) is None else PAIR_CYCLES
+    best, outputs = conv.flops() / (2 * lanes) * direct, 0
     for m in OUTPUTS.get(r, ()):
         cost = estimate_cycles(conv, lanes, m, r)
         if cost < best:

@@ -30,31 +30,40 @@ def flip_signs(f: Function, units: str, n: int) -> str:
     return f.let(f"xor {wide('i32', n or None)} {units}, {splat_text('i32', '-2139062144', n or None)}")
 
 
+def round_to_bfloat16(module: Module, f: Function, n: int, low: str, high: str) -> str:
+    """Emit the 16-bit codes of two vectors of n float32 (4, 8 or 16), one after another; numbers below 2**-126 become zero."""
+    v, codes, name = wide("float", n), wide("bfloat", 2 * n), f"llvm.x86.avx512bf16.cvtne2ps2bf16.{32 * n}"
+    module.declare(name, f"declare {codes} @{name}({v}, {v})")
+    return f.let(f"bitcast {codes} {f.let(f'call {codes} @{name}({v} {high}, {v} {low})')} to {wide('i16', 2 * n)}")
+
+
 class Packer:
     """Emit pack functions from a source dtype to an accumulator dtype.
 
     per: numbers along k in a packed element: 1, or, of integers, four bytes or two 16-bit integers, or two bfloat16 of floats
     (see ``dot.py``). Such an element is a *unit*. rest: numbers in the last unit of k, 0 if it is whole. flip: whether the sign
     bits of bytes are flipped. Strides are those of the source's numbers. isa: if given, its conversion of halves is used.
-    rounded, canonical: see ``Operand``; they need isa.
+    rounded, canonical: see ``Operand``; they need isa. apart: the distance of the two numbers of a pair; then steps along k are
+    those of single numbers.
     """
 
     def __init__(
         self, module: Module, source: Format, target: Format, lanes: int, per: int = 1, rest: int = 0, flip: bool = False,
-        isa: ISA | None = None, rounded: Format | None = None, canonical: bool = False,
+        isa: ISA | None = None, rounded: Format | None = None, canonical: bool = False, apart: int | None = None,
     ) -> None:
         self.module, self.source, self.lanes, self.per, self.rest, self.flip = module, source, lanes, per, rest, flip
-        self.isa, self.target, self.rounded, self.canonical = isa, target, rounded, canonical
+        self.isa, self.target, self.rounded, self.canonical, self.apart = isa, target, rounded, canonical, apart
         self.through_half = isa is not None and isa.has_halves and target is FLOAT32 and goes_through_half(source)
-        self.size, self.size_in, self.size_out = source.bytes, source.bytes * per, target.bytes
+        self.size, self.size_in, self.size_out = source.bytes, source.bytes * (per if apart is None else 1), target.bytes
         self.align = source.bytes if source in FLOATS else 1  # units may begin at any byte
         self.out = llvm_type(target)
         self.makes_pairs = per == 2 and target is FLOAT32
+        self.rounds_pairs = self.makes_pairs and rounded is BFLOAT16 and source is FLOAT32 and not canonical
 
     def read(self, f: Function, pointer: str, n: int) -> str:
         """Read n elements (0: a scalar) that are contiguous in memory."""
         if self.makes_pairs:
-            return self._read_pairs(f, pointer, n)
+            return self._read_pairs(f, pointer, n) if self.apart is None else self.read_columns(f, pointer, n, self.apart)
         if self.per == 1:
             value = self.convert(f, f.load(wide(memory_type(self.source), n or None), pointer, self.align), n)
         elif self.per == 4:
@@ -84,6 +93,12 @@ class Packer:
             unit = wide("i32", n or None)
             pairs = f.load(unit, pointer, self.align)
             low, high = (f.let(f"{word} {unit} {pairs}, {splat_text('i32', '16', n or None)}") for word in ("lshr", "shl"))
+            return self._as_floats(f, f.let(f"or {unit} {low}, {high}"), n)
+        if self.rounds_pairs and n >= 4:
+            unit, places = wide("i32", n), [f.offset(pointer, j * n * self.size) for j in (0, 1)]
+            halves = [f.load(wide(self.out, n), place, self.align) for place in places]
+            pairs = f.let(f"bitcast {wide('i16', 2 * n)} {round_to_bfloat16(self.module, f, n, *halves)} to {unit}")
+            low, high = (f.let(f"{word} {unit} {pairs}, {splat_text('i32', '16', n)}") for word in ("lshr", "shl"))
             return self._as_floats(f, f.let(f"or {unit} {low}, {high}"), n)
         double, count = wide("i64", n or None), 2 * max(n, 1)
         value = self.convert(f, f.load(wide(memory_type(self.source), count), pointer, self.align), count)
@@ -116,9 +131,15 @@ class Packer:
         if self.per == 1:
             return self.read(f, pointer, n)
         if self.makes_pairs:
+            k_stride = k_stride if self.apart is None else self.apart
             places = [f.offset(pointer, j * k_stride * self.size) for j in range(live)]
             type_ = wide(memory_type(self.source), n or None)
-            return self._join_pairs(f, [self.convert(f, f.load(type_, place, self.align), n) for place in places], n)
+            rows = [f.load(type_, place, self.align) for place in places]
+            if self.rounds_pairs and n >= 4 and live == 2:
+                words = round_to_bfloat16(self.module, f, n, rows[1], rows[0])
+                words = f.shuffle(wide("i16", 2 * n), words, "poison", [half + i for i in range(n) for half in (0, n)])
+                return f.let(f"bitcast {wide('i16', 2 * n)} {words} to {wide(self.out, n)}")
+            return self._join_pairs(f, [self.convert(f, row, n) for row in rows], n)
         type_ = wide("i32", n or None)
         rows = [f.load(wide("i8", n or None), f.offset(pointer, j * k_stride), 1) for j in range(live)]
         if self.per == live == 4 and n == self.lanes == 16:

@@ -12,7 +12,7 @@ from weft.array.convert import as_node
 from weft.eager.apply import bind
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.conv_general import dilated_extent
-from weft.graph.primitives.settings import current_algorithm
+from weft.graph.primitives.settings import convolution_params
 from weft.io.onnx.operators.table import Attributes, operator
 from weft.io.onnx.operators.windows import place_windows
 from weft.nn.convolution import transpose_convolution
@@ -26,7 +26,7 @@ def convolve(at: Attributes, x: Any, w: Any, bias: Any = None) -> Any:
     y = wrap(bind(
         TABLE["conv_general"], as_node(x), as_node(w), stride=windows.strides, padding=windows.padding,
         lhs_dilation=(1,) * (x.ndim - 2), rhs_dilation=windows.dilations, groups=at.group or 1, dims=(axes, axes, axes),
-        **current_algorithm(x.dtype),
+        **convolution_params(x.dtype),
     ))
     return y if bias is None else y + wf.reshape(bias, (-1, *(1,) * (x.ndim - 2)))
 
