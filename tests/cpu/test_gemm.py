@@ -274,6 +274,24 @@ def test_blocked_product_with_chunks_in_any_order():
     assert all(np.array_equal(c, results[0]) for c in results)
 
 
+@pytest.mark.parametrize("ta", [False, True])
+def test_results_stored_row_by_row_in_parts_of_the_columns(ta):
+    rng = np.random.default_rng()
+    m, k, isa = int(rng.integers(13, 30)), int(rng.integers(9, 17)), replace(host_isa(), l2=256 << 10)
+    n = int(rng.integers(isa.l2 // 2 // 4 // k, 3 * isa.l2 // 4 // k)) + isa.l2 // 8 // m
+    kernel = product(m, n, k, F4, ta)
+    plan = make_plan(match_product(kernel), isa)
+    assert plan.by_rows and plan.n_units > 1 and plan.m_units == plan.panels
+    a, b = random(rng, (k, m) if ta else (m, k)), random(rng, (k, n))
+    results = []
+    for plan, step in ((make_plan, 1), (make_plan, 7), (tiles((6, 2)), 1)):
+        c = np.full((m, n), np.nan, F4.numpy)
+        Compiled(kernel, isa, plan)(a, b, c, step=step)
+        results.append(c)
+    close(results[0], a.T if ta else a, b, F4)
+    assert all(np.array_equal(c, results[0]) for c in results)
+
+
 @pytest.mark.parametrize("dtype", [FLOAT16, BF], ids=str)
 @pytest.mark.parametrize("ta,tb", [(False, False), (True, True)])
 def test_halves_accumulate_in_float32(dtype, ta, tb):

@@ -35,6 +35,7 @@ from weft.dtypes.rounding import Accumulator
 from weft.kernel.ir import Kernel
 from weft.kernel.product import Operand, Product, match_product
 
+RESULTS_AHEAD = 768  # bytes of a row ahead of their use that results stored row by row are prefetched
 MAX_ROUNDED_BLOCK = 4096  # steps of k, all of which are one piece
 
 
@@ -177,7 +178,10 @@ class _Driver:
             epilogue.emit(f, self._correct(f, tile) if self.flip else tile, tail, is_tall)
 
         def begin(f: Function) -> None:
-            if self.dot and self.steps >= 32:  # a tile takes so little time that its stores would wait for memory
+            # a tile takes so little time that its stores would wait for memory
+            if plan.by_rows:
+                epilogue.prefetch(f, specs[0].rows, specs[0].vectors, ahead=RESULTS_AHEAD)
+            elif self.dot and self.steps >= 32:
                 epilogue.prefetch(f, specs[0].rows, specs[0].vectors)
 
         emit_microkernel(self.module, specs, self.extra, finish, begin)

@@ -19,7 +19,7 @@ class ProductPlan:
     """rows, vectors: the tile. kc: k steps per call of the microkernel. m_units, n_units: the grid of work units in one product.
 
     panels: tile rows are balanced: ``tall`` panels of ``rows`` rows, then panels of ``rows - 1``.
-    chunks: 0 for a serial kernel.
+    chunks: 0 for a serial kernel. by_rows: whether a unit is one panel of rows, whose results are stored row by row.
     """
 
     rows: int
@@ -36,6 +36,7 @@ class ProductPlan:
     m_units: int
     n_units: int
     chunks: int
+    by_rows: bool = False
 
     @property
     def nr(self) -> int:
@@ -101,9 +102,9 @@ def make_plan(
     size = p.accum.bytes
     lanes = isa.lanes(size)
     m, n, k = p.rows, p.columns, p.k
-    # k is so short that storing the results dominates: wide tiles store them row by row
+    # k is so short that storing the results dominates: wide tiles store them row by row, in parts whose columns of b stay in L2
     by_rows = tile is None and k <= 16 and m > 4 and m * n * size > isa.l2 // 2 and n >= 32 * lanes and p.b.free == 1
-    by_rows = by_rows and not p.b.needs_conversion(p.accum) and p.k_iterations == 1 and k * n * size <= isa.l2 // 2
+    by_rows = by_rows and not p.b.needs_conversion(p.accum) and p.k_iterations == 1
     if by_rows:
         tile, pack_b = (4, 3), False
     # whole cache lines of bytes: on one core of a Cascade Lake 5 to 10 % faster, with 96 rows of a 40 %
@@ -161,12 +162,13 @@ def make_plan(
     flops = 2 * m * columns * nr * p.batch * (k * p.k_iterations + work((p.stores, p.tallies)))  # with those of unused lanes
     m_units, n_units = _split_units(p, flops, panels, columns, min(m_units, panels), min(n_units, columns), sweeps)
     if by_rows:
-        m_units, n_units = panels, 1
+        m_units, n_units = panels, min(columns, _ceil_div(k * n * size, isa.l2 // 2))
     if pack_a is None:
         # rows that are close in memory, or used by only a few columns of tiles, are read in place
         in_place = p.a.k == 1 and p.a.free * size % 1024 and (abs(p.a.free) * size < 2048 or _ceil_div(columns, n_units) <= 4)
         pack_a = not integers and not in_cache and columns > 1 and panels > 10 and not in_place  # integers: few rows
-    pack_a = pack_a or not same_a
+    # rows of a that are read along k would share cache sets with each other
+    pack_a = pack_a or not same_a or (by_rows and p.a.k != 1)
     units = m_units * n_units * p.batch
     chunks = 0
     if flops > SERIAL_FLOPS and units > 1:
@@ -175,6 +177,7 @@ def make_plan(
         rows=rows, vectors=vectors, lanes=lanes, pack_a=pack_a, pack_b=pack_b,
         copy_b=pack_b and same_b and unit_b and not integers, turn_b=turn_b, kc=kc, panels=panels,
         tall=m - panels * (rows - 1), columns=columns, m_units=m_units, n_units=n_units, chunks=chunks,
+        by_rows=by_rows,
     )
 
 
