@@ -200,6 +200,7 @@ class _Driver:
             self.level_bytes, 0 if packed else tail, plan.lanes * self.size if packed else self.size,
             self.isa.fma, copy, p.b.free if plan.turn_b else 0, self.dot, self.flip and (copy or not packed),
             math.gcd(p.k, p.order.block, self.piece), self._round_sum, p.accumulator is not None and p.accumulator.every == 1,
+            plan.rows * p.a.free * self.size if plan.prefetch_a else 0, plan.nr * self.size if plan.prefetch_b else 0,
         )
 
     def _correct(self, f: Function, tile: Tile) -> Tile:

@@ -12,6 +12,7 @@ from weft.kernel.stages import work
 
 SERIAL_FLOPS = 2_000_000  # about 20 us on one core. An instruction of a vector counts as a multiply-add
 CHUNK_FLOPS = 1_500_000
+STREAM_CACHES = 4  # an operand of more bytes than so many L2 caches is read from memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class ProductPlan:
 
     panels: tile rows are balanced: ``tall`` panels of ``rows`` rows, then panels of ``rows - 1``.
     chunks: 0 for a serial kernel. by_rows: whether a unit is one panel of rows, whose results are stored row by row.
+    prefetch_a, prefetch_b: whether the next rows of a, or columns of b, are prefetched from memory while a tile is computed.
     """
 
     rows: int
@@ -37,6 +39,8 @@ class ProductPlan:
     n_units: int
     chunks: int
     by_rows: bool = False
+    prefetch_a: bool = False
+    prefetch_b: bool = False
 
     @property
     def nr(self) -> int:
@@ -107,6 +111,13 @@ def make_plan(
     by_rows = by_rows and not p.b.needs_conversion(p.accum) and p.k_iterations == 1
     if by_rows:
         tile, pack_b = (4, 3), False
+    prefetch_a = prefetch_b = False
+    if (tile, pack_a, pack_b, kc) == (None, None, None, None) and isa.registers >= 32:
+        prefetch_a, prefetch_b = _streams_rows(p, isa), _streams_columns(p, isa)
+        if prefetch_a:  # more than 8 rows, if far apart, would share cache sets with each other
+            tile, pack_a, kc = (8, 1), False, 512
+        elif prefetch_b:
+            tile, pack_b, kc = (8, 3), False, 64
     # whole cache lines of bytes: on one core of a Cascade Lake 5 to 10 % faster, with 96 rows of a 40 %
     integers = p.accum not in FLOATS
     unit = LINE // lanes if integers and isa.registers * lanes >= 4 * LINE else 1
@@ -163,6 +174,10 @@ def make_plan(
     m_units, n_units = _split_units(p, flops, panels, columns, min(m_units, panels), min(n_units, columns), sweeps)
     if by_rows:
         m_units, n_units = panels, min(columns, _ceil_div(k * n * size, isa.l2 // 2))
+    if prefetch_a:  # equal shares for a few threads
+        m_units = min(panels, _ceil_div(m_units, 8) * 8)
+    elif prefetch_b:
+        n_units = min(columns, _ceil_div(n_units, 8) * 8)
     if pack_a is None:
         # rows that are close in memory, or used by only a few columns of tiles, are read in place
         in_place = p.a.k == 1 and p.a.free * size % 1024 and (abs(p.a.free) * size < 2048 or _ceil_div(columns, n_units) <= 4)
@@ -177,8 +192,22 @@ def make_plan(
         rows=rows, vectors=vectors, lanes=lanes, pack_a=pack_a, pack_b=pack_b,
         copy_b=pack_b and same_b and unit_b and not integers, turn_b=turn_b, kc=kc, panels=panels,
         tall=m - panels * (rows - 1), columns=columns, m_units=m_units, n_units=n_units, chunks=chunks,
-        by_rows=by_rows,
+        by_rows=by_rows, prefetch_a=prefetch_a, prefetch_b=prefetch_b,
     )
+
+
+def _streams_rows(p: Product, isa: ISA) -> bool:
+    """Return whether a is read from memory once, row by row, for at most a vector of columns: as fast as memory allows."""
+    size, plain = p.accum.bytes, p.accum in FLOATS and p.accumulator is None and not p.a.needs_conversion(p.accum)
+    large = p.rows >= 64 and p.rows * p.k * size > STREAM_CACHES * isa.l2
+    return plain and large and p.a.k == 1 and p.k_iterations == 1 and isa.lanes(size) // 2 < p.columns <= isa.lanes(size)
+
+
+def _streams_columns(p: Product, isa: ISA) -> bool:
+    """Return whether b is read from memory for at most two panels of rows; its lines are spread over its columns."""
+    size, plain = p.accum.bytes, p.accum in FLOATS and p.accumulator is None and not p.b.needs_conversion(p.accum)
+    large = p.columns >= 32 * isa.lanes(size) and p.columns * p.k * size > STREAM_CACHES * isa.l2
+    return plain and large and p.b.free == 1 and p.k >= 64 and p.k_iterations == 1 and 4 <= p.rows <= 16
 
 
 def _split_units(
