@@ -274,6 +274,46 @@ def test_blocked_product_with_chunks_in_any_order():
     assert all(np.array_equal(c, results[0]) for c in results)
 
 
+@pytest.mark.parametrize("ta", [False, True])
+def test_results_stored_row_by_row_in_parts_of_the_columns(ta):
+    rng = np.random.default_rng()
+    m, k, isa = int(rng.integers(13, 30)), int(rng.integers(9, 17)), replace(host_isa(), l2=256 << 10)
+    n = int(rng.integers(isa.l2 // 2 // 4 // k, 3 * isa.l2 // 4 // k)) + isa.l2 // 8 // m
+    kernel = product(m, n, k, F4, ta)
+    plan = make_plan(match_product(kernel), isa)
+    assert plan.by_rows and plan.n_units > 1 and plan.m_units == plan.panels
+    a, b = random(rng, (k, m) if ta else (m, k)), random(rng, (k, n))
+    results = []
+    for plan, step in ((make_plan, 1), (make_plan, 7), (tiles((6, 2)), 1)):
+        c = np.full((m, n), np.nan, F4.numpy)
+        Compiled(kernel, isa, plan)(a, b, c, step=step)
+        results.append(c)
+    close(results[0], a.T if ta else a, b, F4)
+    assert all(np.array_equal(c, results[0]) for c in results)
+
+
+@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_an_operand_read_from_memory_once(by_rows, dtype):
+    rng = np.random.default_rng()
+    isa, other = replace(host_isa(), l2=32 << 10), bool(rng.integers(2))
+    lanes = isa.lanes(dtype.bytes)
+    few, k = int(rng.integers(lanes // 2 + 1 if by_rows else 4, lanes + 1)), int(rng.integers(64, 700))
+    many = int(rng.integers(1, 40)) + max(64 if by_rows else 32 * lanes, isa.l2 // k)
+    m, n, ta, tb = (many, few, False, other) if by_rows else (few, many, other, False)
+    kernel = product(m, n, k, dtype, ta, tb)
+    plan = make_plan(match_product(kernel), isa)
+    assert (plan.prefetch_a, plan.prefetch_b) == (by_rows, not by_rows) or isa.registers < 32
+    a, b = random(rng, (k, m) if ta else (m, k), dtype), random(rng, (n, k) if tb else (k, n), dtype)
+    results = []
+    for plan in (make_plan, tiles((6, 2))):
+        c = np.full((m, n), np.nan, dtype.numpy)
+        Compiled(kernel, isa, plan)(a, b, c)
+        results.append(c)
+    close(results[0], a.T if ta else a, b.T if tb else b, dtype)
+    assert np.array_equal(*results)
+
+
 @pytest.mark.parametrize("dtype", [FLOAT16, BF], ids=str)
 @pytest.mark.parametrize("ta,tb", [(False, False), (True, True)])
 def test_halves_accumulate_in_float32(dtype, ta, tb):

@@ -135,8 +135,11 @@ class Epilogue:
         for store in self.p.stores:
             emit_store(f, self.module, self.isa, store, env)
 
-    def prefetch(self, f: Function, rows: int, vectors: int) -> None:
-        """Prefetch the memory that the stores of a tile write, if the tile's rows are contiguous there."""
+    def prefetch(self, f: Function, rows: int, vectors: int, ahead: int = 0) -> None:
+        """Prefetch the memory that the stores of a tile write, if the tile's rows are contiguous there.
+
+        ahead: bytes behind the tile in its rows, which later tiles write, to be prefetched in its place.
+        """
         names = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)}
         if self.p.m is None or self.p.n is None:
             return
@@ -149,7 +152,7 @@ class Epilogue:
             place = f.dot(at.const, [(names[axis], step) for axis, step in at.terms])
             start = f.offset(f.argument(store.access.buffer.id), f.mul(place, size))
             for r in range(rows):
-                for x in range(0, vectors * self.lanes * size, LINE):
+                for x in range(ahead, ahead + vectors * self.lanes * size, LINE):
                     self.module.prefetch(f, f.offset(start, r * steps.get(self.p.m.id, 0) * size + x), write=True)
 
     # ---- a tile in memory, for long epilogues

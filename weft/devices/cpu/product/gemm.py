@@ -35,6 +35,7 @@ from weft.dtypes.rounding import Accumulator
 from weft.kernel.ir import Kernel
 from weft.kernel.product import Operand, Product, match_product
 
+RESULTS_AHEAD = 768  # bytes of a row ahead of their use that results stored row by row are prefetched
 MAX_ROUNDED_BLOCK = 4096  # steps of k, all of which are one piece
 
 
@@ -177,7 +178,10 @@ class _Driver:
             epilogue.emit(f, self._correct(f, tile) if self.flip else tile, tail, is_tall)
 
         def begin(f: Function) -> None:
-            if self.dot and self.steps >= 32:  # a tile takes so little time that its stores would wait for memory
+            # a tile takes so little time that its stores would wait for memory
+            if plan.by_rows:
+                epilogue.prefetch(f, specs[0].rows, specs[0].vectors, ahead=RESULTS_AHEAD)
+            elif self.dot and self.steps >= 32:
                 epilogue.prefetch(f, specs[0].rows, specs[0].vectors)
 
         emit_microkernel(self.module, specs, self.extra, finish, begin)
@@ -196,6 +200,7 @@ class _Driver:
             self.level_bytes, 0 if packed else tail, plan.lanes * self.size if packed else self.size,
             self.isa.fma, copy, p.b.free if plan.turn_b else 0, self.dot, self.flip and (copy or not packed),
             math.gcd(p.k, p.order.block, self.piece), self._round_sum, p.accumulator is not None and p.accumulator.every == 1,
+            plan.rows * p.a.free * self.size if plan.prefetch_a else 0, plan.nr * self.size if plan.prefetch_b else 0,
         )
 
     def _correct(self, f: Function, tile: Tile) -> Tile:

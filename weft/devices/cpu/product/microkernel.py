@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from weft.devices.cpu.emit import pairwise
+from weft.devices.cpu.emit.isa import LINE
 from weft.devices.cpu.emit.load import load_first_lanes
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.dot import Dot
@@ -40,6 +41,7 @@ class MicrokernelSpec:
     turn: b is contiguous along k, with this stride between columns, and is transposed in registers.
     dot: how units of integers are multiplied. flip: the sign bits of b are flipped as it is read.
     grain: divides the steps of every chain.
+    ahead_a, ahead_b: bytes from a number of a, or a vector of b, to the one that is prefetched with it; 0 for none.
     round_sum: emits the rounding of a vector of sums, after each step if ``rounds_steps``, else after each block. Then %T holds
     the rounded sums between pieces, which are whole blocks.
     """
@@ -67,6 +69,8 @@ class MicrokernelSpec:
     grain: int = 1
     round_sum: Callable[[Function, str], str] | None = None
     rounds_steps: bool = False
+    ahead_a: int = 0
+    ahead_b: int = 0
 
     @property
     def conflict(self) -> bool:
@@ -269,7 +273,7 @@ class _Loop:
 
     def _run(self, steps: _Steps, count: int | str) -> None:
         f, m = self.f, steps.micro
-        unroll = 64 // m.size if m.conflict else UNROLL
+        unroll = LINE // m.size if m.conflict or m.ahead_a else UNROLL
         with f.loop(0, count // unroll if isinstance(count, int) else f.let(f"udiv i64 {count}, {unroll}")):
             self._emit_turn(steps, unroll)
         if isinstance(count, int):
@@ -340,6 +344,8 @@ class _Steps:
         if m.tail and v == m.vectors - 1:
             value = load_first_lanes(self.module, self.f, m.scalar, m.lanes, m.tail, pointer, m.size)
         else:
+            if m.ahead_b:
+                self.module.prefetch(self.f, self.f.offset(pointer, m.ahead_b), near=False)
             value = self.f.load(self.vector, pointer, m.align)
         if m.flip:
             value = flip_signs(self.f, value, m.lanes)
@@ -350,7 +356,10 @@ class _Steps:
 
     def _splat(self, a: str, u: int, r: int) -> str:
         m = self.micro
-        x = self.f.load(m.scalar, self.f.offset(a, (r * m.a_row + u * m.a_k) * m.size), 1 if m.dot else m.size)
+        pointer = self.f.offset(a, (r * m.a_row + u * m.a_k) * m.size)
+        if m.ahead_a and u % (LINE // m.size) == 0:
+            self.module.prefetch(self.f, self.f.offset(pointer, m.ahead_a), near=False)
+        x = self.f.load(m.scalar, pointer, 1 if m.dot else m.size)
         return self.f.splat(m.scalar, x, m.lanes)
 
     def _fma(self, x: str, y: str, z: str) -> str:

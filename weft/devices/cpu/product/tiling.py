@@ -12,6 +12,7 @@ from weft.kernel.stages import work
 
 SERIAL_FLOPS = 2_000_000  # about 20 us on one core. An instruction of a vector counts as a multiply-add
 CHUNK_FLOPS = 1_500_000
+STREAM_CACHES = 4  # an operand of more bytes than so many L2 caches is read from memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class ProductPlan:
     """rows, vectors: the tile. kc: k steps per call of the microkernel. m_units, n_units: the grid of work units in one product.
 
     panels: tile rows are balanced: ``tall`` panels of ``rows`` rows, then panels of ``rows - 1``.
-    chunks: 0 for a serial kernel.
+    chunks: 0 for a serial kernel. by_rows: whether a unit is one panel of rows, whose results are stored row by row.
+    prefetch_a, prefetch_b: whether the next rows of a, or columns of b, are prefetched from memory while a tile is computed.
     """
 
     rows: int
@@ -36,6 +38,9 @@ class ProductPlan:
     m_units: int
     n_units: int
     chunks: int
+    by_rows: bool = False
+    prefetch_a: bool = False
+    prefetch_b: bool = False
 
     @property
     def nr(self) -> int:
@@ -101,11 +106,18 @@ def make_plan(
     size = p.accum.bytes
     lanes = isa.lanes(size)
     m, n, k = p.rows, p.columns, p.k
-    # k is so short that storing the results dominates: wide tiles store them row by row
+    # k is so short that storing the results dominates: wide tiles store them row by row, in parts whose columns of b stay in L2
     by_rows = tile is None and k <= 16 and m > 4 and m * n * size > isa.l2 // 2 and n >= 32 * lanes and p.b.free == 1
-    by_rows = by_rows and not p.b.needs_conversion(p.accum) and p.k_iterations == 1 and k * n * size <= isa.l2 // 2
+    by_rows = by_rows and not p.b.needs_conversion(p.accum) and p.k_iterations == 1
     if by_rows:
         tile, pack_b = (4, 3), False
+    prefetch_a = prefetch_b = False
+    if (tile, pack_a, pack_b, kc) == (None, None, None, None) and isa.registers >= 32:
+        prefetch_a, prefetch_b = _streams_rows(p, isa), _streams_columns(p, isa)
+        if prefetch_a:  # more than 8 rows, if far apart, would share cache sets with each other
+            tile, pack_a, kc = (8, 1), False, 512
+        elif prefetch_b:
+            tile, pack_b, kc = (8, 3), False, 64
     # whole cache lines of bytes: on one core of a Cascade Lake 5 to 10 % faster, with 96 rows of a 40 %
     integers = p.accum not in FLOATS
     unit = LINE // lanes if integers and isa.registers * lanes >= 4 * LINE else 1
@@ -161,12 +173,17 @@ def make_plan(
     flops = 2 * m * columns * nr * p.batch * (k * p.k_iterations + work((p.stores, p.tallies)))  # with those of unused lanes
     m_units, n_units = _split_units(p, flops, panels, columns, min(m_units, panels), min(n_units, columns), sweeps)
     if by_rows:
-        m_units, n_units = panels, 1
+        m_units, n_units = panels, min(columns, _ceil_div(k * n * size, isa.l2 // 2))
+    if prefetch_a:  # equal shares for a few threads
+        m_units = min(panels, _ceil_div(m_units, 8) * 8)
+    elif prefetch_b:
+        n_units = min(columns, _ceil_div(n_units, 8) * 8)
     if pack_a is None:
         # rows that are close in memory, or used by only a few columns of tiles, are read in place
         in_place = p.a.k == 1 and p.a.free * size % 1024 and (abs(p.a.free) * size < 2048 or _ceil_div(columns, n_units) <= 4)
         pack_a = not integers and not in_cache and columns > 1 and panels > 10 and not in_place  # integers: few rows
-    pack_a = pack_a or not same_a
+    # rows of a that are read along k would share cache sets with each other
+    pack_a = pack_a or not same_a or (by_rows and p.a.k != 1)
     units = m_units * n_units * p.batch
     chunks = 0
     if flops > SERIAL_FLOPS and units > 1:
@@ -175,7 +192,22 @@ def make_plan(
         rows=rows, vectors=vectors, lanes=lanes, pack_a=pack_a, pack_b=pack_b,
         copy_b=pack_b and same_b and unit_b and not integers, turn_b=turn_b, kc=kc, panels=panels,
         tall=m - panels * (rows - 1), columns=columns, m_units=m_units, n_units=n_units, chunks=chunks,
+        by_rows=by_rows, prefetch_a=prefetch_a, prefetch_b=prefetch_b,
     )
+
+
+def _streams_rows(p: Product, isa: ISA) -> bool:
+    """Return whether a is read from memory once, row by row, for at most a vector of columns: as fast as memory allows."""
+    size, plain = p.accum.bytes, p.accum in FLOATS and p.accumulator is None and not p.a.needs_conversion(p.accum)
+    large = p.rows >= 64 and p.rows * p.k * size > STREAM_CACHES * isa.l2
+    return plain and large and p.a.k == 1 and p.k_iterations == 1 and isa.lanes(size) // 2 < p.columns <= isa.lanes(size)
+
+
+def _streams_columns(p: Product, isa: ISA) -> bool:
+    """Return whether b is read from memory for at most two panels of rows; its lines are spread over its columns."""
+    size, plain = p.accum.bytes, p.accum in FLOATS and p.accumulator is None and not p.b.needs_conversion(p.accum)
+    large = p.columns >= 32 * isa.lanes(size) and p.columns * p.k * size > STREAM_CACHES * isa.l2
+    return plain and large and p.b.free == 1 and p.k >= 64 and p.k_iterations == 1 and 4 <= p.rows <= 16
 
 
 def _split_units(
