@@ -201,6 +201,19 @@ def test_tiles_that_differ_in_a_row_or_in_packing_share_a_function(long):
         assert np.array_equal(c, plain) and np.isfinite(c).all()
 
 
+def test_lanes_that_are_not_neighbours_are_stored_in_a_loop():
+    """The transposed result of a long product has one store a lane in the text, not one for each element of a large tile."""
+    rng = np.random.default_rng()
+    lanes = host_isa().lanes(F4.bytes)
+    for _ in range(4):
+        m, n, k = lanes, int(rng.integers(100, 400)), int(rng.integers(512, 900))
+        run = Compiled(product(m, n, k, tb=True))
+        assert len(re.findall(r"store float ", run.generated.ir)) <= 200  # of 240 in a tile of AVX-512
+        a, b, c = random(rng, (m, k)), random(rng, (n, k)), np.full((m, n), np.nan, F4.numpy)
+        run(a, b, c)
+        close(c, a, b.T, F4)
+
+
 def test_rows_do_not_depend_on_their_number():
     rng = np.random.default_rng()
     a, b = random(rng, (50, 70)), random(rng, (70, 45))

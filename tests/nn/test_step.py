@@ -28,6 +28,23 @@ def made(side: int, seed: int = 0):
     return net, training_step(net, wf.losses.cross_entropy, optimizer.init(net))
 
 
+def test_more_layers_of_one_shape_load_no_further_kernels():
+    """The second, third and further equal layers, their gradients and their updates share kernels."""
+    rng = np.random.default_rng()
+    width, rows = (int(rng.integers(20, 300)) for _ in range(2))
+    optimizer = (wf.optim.SGD, wf.optim.Adam, wf.optim.AdamW)[rng.integers(3)]
+    x, y = wf.asarray(rng.random((rows, width), np.float32)), wf.asarray(rng.integers(0, 7, rows))
+    loads = []
+    for layers in (3, 4, 7):
+        parts = [part for _ in range(layers) for part in (wf.nn.Linear(width, width), wf.nn.ReLU())]
+        net = wf.nn.Sequential(*parts, wf.nn.Linear(width, 7))
+        step = training_step(net, wf.losses.cross_entropy, optimizer().init(net))
+        before = counters()["loads"]
+        float(step(x, y, 1e-3))
+        loads.append(counters()["loads"] - before)
+    assert loads[1:] == [0, 0], loads
+
+
 def weights(net) -> dict[str, np.ndarray]:
     return {name: a.numpy().copy() for name, a in net.arrays().items()}
 

@@ -24,7 +24,7 @@ def elementwise_text(kernel: Kernel, isa: ISA, vectors: int = 1) -> str:
     ``void @weft_each(ptr args)``, args: element count, address of the results, then for each operand its address and 1, or 0
     if one number serves all elements.
     """
-    module = Module()
+    module = Module(hides_counters=False)
     f = module.function("define void @weft_each(ptr %args)")
     stage, buffers = kernel.phases[0].stages[0], (*kernel.inputs, *kernel.outputs)
     assert isinstance(stage, Stage)

@@ -25,7 +25,7 @@ def product_text(dtype: Format, isa: ISA, orders: Orders, in_lanes: bool) -> str
 
     in_lanes : for orders with several lanes (one side is a vector), else for orders with one
     """
-    module = Module()
+    module = Module(hides_counters=False)
     v = Vectors(module, isa, dtype)
     if in_lanes:
         _emit_vector_functions(v, orders)

@@ -19,7 +19,7 @@ def sum_text(dtype: Format, isa: ISA, orders: Orders) -> str:
 
     out[outer, inner] = sum over k of x[outer, inner, k]; orders of several lanes are those of a reduction.
     """
-    module = Module()
+    module = Module(hides_counters=False)
     v = Vectors(module, isa, dtype)
     chains.panel(v, "across", rows=1, vectors=VECTORS, product=False)
     chains.panel(v, "across.last", rows=1, vectors=1, masked=True, product=False)

@@ -13,7 +13,7 @@ def words_text(isa: ISA) -> str:
 
     The last words, if they fill no vector, are copied from one, so nothing is written beyond them.
     """
-    module = Module()
+    module = Module(hides_counters=False)
     f = module.function("define void @weft_words(ptr %args)")
     count, *places = [f.load("i64", f.offset("%args", 8 * k), 8) for k in range(4)]
     target, key, base = [f.let(f"inttoptr i64 {place} to ptr") for place in places]

@@ -16,10 +16,11 @@ from weft.devices.cpu.emit.tally import Cell, Tallies, emit_tally_stores
 from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.product.microkernel import Tile
 from weft.kernel.expressions import access_values, dependencies, iterate_topmost, iterate_values
-from weft.kernel.ir import Kernel, Value
+from weft.kernel.ir import Kernel, Store, Value
 from weft.kernel.product import Product
 
 INLINE_COST = 500
+MIN_SCATTERED_STEPS = 512  # of a product whose lanes are stored one by one: a loop over its vectors then costs less than 1 %
 _CHEAP = frozenset(("add", "sub", "mul", "min", "max", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "select", "and",
                     "or", "xor", "not", "load", "const", "scalar", "index", "acc", "cast", "fma", "bitcast"))
 _MIDDLE = frozenset(("div", "sqrt", "floor", "ceil", "trunc", "rint", "shl", "shr", "copysign"))
@@ -39,6 +40,8 @@ class Epilogue:
         self.roots = [*(s.value for s in product.stores), *(r.value for r in product.tallies)]
         self.values = list(iterate_values(self.roots + [v for s in product.stores for v in access_values(s.access)]))
         self.cost = sum(_cost(v) for v in self.values)
+        if product.k * product.k_iterations >= MIN_SCATTERED_STEPS:
+            self.cost += sum(3 * self.lanes for store in product.stores if self._is_scattered(store))
         self.outlined: set[int] = set()
         self.narrow = next((v.dtype for v in self.values if v.op == "acc" and v.dtype.narrow), None)
 
@@ -89,6 +92,10 @@ class Epilogue:
         env.vector = None
         self._hoist(f, env, column=False)
         return env.memo
+
+    def _is_scattered(self, store: Store) -> bool:
+        """Return whether a store of a vector of columns writes elements that are not neighbours."""
+        return self.p.n is not None and dict(store.access.flat().terms).get(self.p.n.id, 0) != 1
 
     def _env(self, f: Function) -> Env:
         """Return the Env that all elements share: pointers, scalars, the outer loops."""
