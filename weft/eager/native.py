@@ -32,15 +32,20 @@ _WORK: list[SmallWork | None] = []  # the device's native functions, once the de
 
 
 def not_available(*operands: Any) -> None:
-    """Return None: the place of a native function that is not loaded. The functions for parts of arrays are loaded once they have
-    been missed often."""
+    """Return None: the place of a native function that is not loaded. Once functions have been missed often, those for elements
+    are loaded, then those for parts of arrays."""
     if not _PARTS_LOADED and CONTEXT.eager_limit:
         _MISSES[0] += 1
-        if _MISSES[0] >= MAX_MISSES:
+        if _MISSES[0] < MAX_MISSES:
+            return
+        if _WORK:
             load_parts()
+        else:  # a program that only reads the numbers that jitted functions return has no use for parts
+            _MISSES[0] = 0
+            start()
 
 
-MAX_MISSES = 300  # compiling the functions takes 50 ms, once on each machine; programs that make few small arrays do without
+MAX_MISSES = 300  # compiling functions takes 50 to 150 ms, once on each machine; programs that make few small arrays do without
 _MISSES = [0]
 _PARTS_LOADED: list[bool] = []
 _ELEMENTS = ("element", "store", "number")
