@@ -73,6 +73,10 @@ def test_mean_over_all_batches() -> None:
         step(wf.array(x))
     np.testing.assert_allclose(net.running_mean.numpy(), xs.mean((0, 1)), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(net.running_var.numpy(), xs.var(1, ddof=1).mean(0), rtol=1e-4)
+    wide = nn.BatchNorm1d(3, momentum=None).astype("float64")
+    for x in xs.astype("float64"):
+        wide(wf.array(x))
+    np.testing.assert_allclose(wide.running_mean.numpy(), xs.astype("float64").mean((0, 1)), rtol=1e-12, atol=1e-14)
     net.eval()(wf.array(xs[0]))
     assert int(net.num_batches_tracked) == 4 and sorted(net.parameters()) == ["bias", "weight"]
 

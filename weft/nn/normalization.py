@@ -336,7 +336,7 @@ class BatchNorm2d(_ChannelNorm):
         new_count = count + 1 if count is not None and self.training else count
         share: Any = self.momentum or 0.0  # of the batch in the running statistics
         if new_count is not None:
-            share = 1.0 / new_count.astype("float32")
+            share = 1.0 / new_count.astype(to_compute_dtype(self.running_var).dtype)
         out = self._normalise(x, share)
         if count is not None and new_count is not count:
             count[...] = new_count  # after the statistics: a batch that fails is not counted
