@@ -224,6 +224,18 @@ def test_files_that_do_not_fit(tmp_path: Path, case: str) -> None:
     assert path.read_bytes() == before
 
 
+def test_names_of_files(tmp_path: Path) -> None:
+    for name in ("net.txt", "net.safetensors", "network.bin"):
+        net().save(tmp_path / name)
+    for given, close in (("net.safetensor", "net.safetensors"), ("net.pt", "net\\..*"), ("network.safetensors", "network.bin")):
+        with pytest.raises(DataError, match=f"no weight file at .*{given}. Did you mean '{close}'"):
+            net().load(tmp_path / given)
+    bad = (("", ValueError, "is empty"), ("a\0b", ValueError, "has a null"), (b"a", TypeError, "must be a str"))
+    for path, error, why in bad:
+        with pytest.raises(error, match=f"save: the path .*{why}"):
+            net().save(path)
+
+
 def test_kinds_of_files(tmp_path: Path) -> None:
     path, model = tmp_path / "net.safetensors", net()
     wf.optim.Adam().init(model).save(path)

@@ -215,7 +215,7 @@ def test_a_whole_net_and_its_memory(tmp_path: Path, capsys: pytest.CaptureFixtur
     (["--image", "20"], "pool2 has a window of 3, its images a side of 1"),
     (["--nets", ""], "no net ''"), (["--nets", "alexnet", "--layers", ""], "no layer ''"),
     (["--json", "/nowhere/a.json"], "--json: there is no folder '/nowhere' for 'a.json'"), (["--json", "."], "'.' is a folder"),
-    (["--json", ""], "is a folder"),
+    (["--json", ""], "the path is empty"),
     (["--peers"], "--peers needs PyTorch, which is not installed"), (["--picture", "x.png"], "--picture needs matplotlib"),
 ])
 def test_refused(arguments, says, capsys, monkeypatch) -> None:

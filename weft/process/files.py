@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from weft.errors import DataError
+from weft.errors import DataError, short
 from weft.process.name_errors import suggest
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
@@ -61,11 +61,12 @@ def _suggest_file(path: Any) -> str:
     if not os.path.isdir(folder or "."):
         return f": there is no folder {folder!r}"
     try:
-        stems = {os.path.splitext(other)[0]: other for other in os.listdir(folder or ".")}
+        names = os.listdir(folder or ".")
     except OSError:
         return ""
-    close = suggest(os.path.splitext(name)[0], stems)
-    return f". Did you mean {stems[close]!r}?" if close else ""
+    stem = suggest(os.path.splitext(name)[0], [os.path.splitext(other)[0] for other in names])
+    alike = [other for other in names if os.path.splitext(other)[0] == stem]  # in several formats
+    return f". Did you mean {(suggest(name, alike) or alike[0])!r}?" if stem else ""
 
 
 def user_cache_folder() -> Path:
@@ -80,8 +81,12 @@ def target(path: str | os.PathLike, what: str) -> Path:
     """Return the path to write to: ``path`` with links resolved. ``what`` begins the error messages.
 
     Raise DataError if the path exists and is no regular file, FileNotFoundError if the folder does not exist, PermissionError if
-    the file or the folder is read-only.
+    the file or the folder is read-only, TypeError or ValueError if it is no path.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{what}: the path must be a str or a path, not {short(path)}")
+    if not (name := os.fspath(path)) or "\0" in name:
+        raise ValueError(f"{what}: the path is empty" if not name else f"{what}: the path {name!r} has a null character")
     real_path = Path(os.path.realpath(path))
     try:
         mode = os.lstat(real_path).st_mode
