@@ -307,7 +307,7 @@ ERRORS = [
     (lambda: wf.random.integers(0, 300, dtype=wf.int8), ValueError, "do not fit into int8"),
     (lambda: wf.random.integers(5, dtype=wf.float32), wf.errors.DTypeError, "integer dtype"),
     (lambda: wf.random.bernoulli(1.5), ValueError, "p=1.5"),
-    (lambda: wf.random.categorical(wf.zeros((2, 3)), size=(2, 4)), wf.errors.ShapeError, "categorical"),
+    (lambda: wf.random.categorical(wf.zeros((2, 3)), size=(2, 4)), wf.errors.ShapeError, "size=.2, 4. does not fit .* axis 1"),
     (lambda: wf.random.categorical(wf.zeros((2, 3)), size=(1,)), wf.errors.ShapeError, "size=.1,. does not fit .*without axis 1"),
     (lambda: wf.random.categorical(3.0), wf.errors.AxisError, "categorical: axis=-1, but the array has no axes"),
     (lambda: wf.random.categorical([0.0, np.nan]), ValueError, "categorical: logits has NaN, inf, or a row of -inf"),

@@ -307,7 +307,7 @@ def categorical(logits: Any, axis: int = -1, size: Any = None, *, key: Any = Non
     axis = axis_index(axis, x.ndim, "categorical")
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])
     shape = rows if size is None else shape_tuple(size, "categorical", "size")
-    if arguments.broadcast_shapes("categorical", rows, shape) != shape:
+    if len(shape) < len(rows) or any(n not in (1, m) for n, m in zip(rows[::-1], shape[::-1], strict=False)):
         raise ShapeError(f"categorical: size={shape} does not fit the shape {rows} of logits without axis {axis}")
     if not x.shape[axis]:
         raise ValueError(f"categorical: logits {x.shape} has no class along axis {axis}")
