@@ -125,3 +125,32 @@ def test_ignored_labels_have_no_weight(_: int, rng: np.random.Generator) -> None
         wf.train.fit(net, x, np.where(counts.reshape(shape), labels, ignored - 1), loss=loss, class_weights=table, show=False)
     with pytest.raises(ValueError, match="the loss ignores all of them"):
         wf.train.fit(net, x, np.full_like(labels, ignored), loss=loss, class_weights="balanced", show=False)
+
+
+@pytest.mark.parametrize("_", range(4))
+def test_accuracies_without_ignored_labels(_: int, rng: np.random.Generator) -> None:
+    classes, size = int(rng.integers(6, 9)), int(rng.integers(1, 4))
+    x = rng.normal(size=(30, 2, size, 3)).astype("float32")
+    labels = rng.integers(0, classes, (30, size, 3)).astype("int32")
+    labels[rng.random(labels.shape) < 0.4] = mark = int(rng.choice([255, -1, 0]))
+    labels[0, 0, 0] = 1
+    net = wf.nn.Conv2d(2, classes, 1)
+    scores, counted = np.moveaxis(wf.train.predict(net, x), 1, -1)[labels != mark], labels[labels != mark]
+    above = (scores > scores[np.arange(len(counted)), counted][:, None]).sum(1)
+    loss = functools.partial(wf.losses.cross_entropy, ignore_index=mark)
+    found = wf.train.evaluate(net, x, labels, loss=loss, metrics=["accuracy", "top_5_accuracy"])
+    assert np.isclose(found["accuracy"], (above == 0).mean()) and np.isclose(found["top_5_accuracy"], (above < 5).mean())
+    options = dict(epochs=1, batch_size=30, optimizer=wf.optim.SGD(0.0), show=False)
+    history = wf.train.fit(net, x, labels, loss=loss, metrics=["accuracy"], **options)
+    assert np.isclose(history["accuracy"][0], (above == 0).mean())
+    flat = labels[:, 0, 0]
+    first = wf.train.predict(net, x)[:, :, 0, 0].argmax(1)
+    net = wf.nn.Sequential(net, wf.nn.Lambda(lambda a: a[:, :, 0, 0]))
+    assert np.isclose(wf.train.evaluate(net, x, flat, loss=loss)["accuracy"], (first == flat)[flat != mark].mean())
+
+
+def test_batches_of_ignored_labels_are_named(rng: np.random.Generator) -> None:
+    x, y = rng.normal(size=(8, 3)).astype("float32"), np.full(8, -1)
+    loss = functools.partial(wf.losses.cross_entropy, ignore_index=-1)
+    with pytest.warns(RuntimeWarning, match="each label in y is -1, which the loss ignores, so its mean is 0 / 0"):
+        wf.train.fit(wf.nn.Linear(3, 2), x, y, loss=loss, epochs=1, show=False)

@@ -25,6 +25,7 @@ from weft.nn.module_tree import CALL_HOOK
 from weft.optim.update_arguments import named_arrays
 from weft.runtime import execute
 from weft.train.batches import Feed, name_batch
+from weft.train.objective import Objective
 from weft.train.snapshot import Log, is_finite, restore_snapshot, take_snapshot
 from weft.train.step import Stepper
 from weft.transforms.jit import jit
@@ -73,6 +74,7 @@ class NonFinite:
     inputs : Range of each of the operation's inputs
     weights : description of the model's weights after the run
     seen : the reason to end the run: "loss", or "weights" if no loss was computed from them yet
+    note : an explanation, "" if there is none
     """
 
     step: int
@@ -86,6 +88,7 @@ class NonFinite:
     inputs: tuple[Range, ...]
     weights: str = ""
     seen: str = "loss"
+    note: str = ""
 
     def __str__(self) -> str:
         place = f"step {self.step} (epoch {self.epoch}, batch {self.batch})"
@@ -99,7 +102,8 @@ class NonFinite:
             "gradient": f"the derivative of {self.operation}{by}{line} gives {self.value}, while the loss is finite: {ranges}",
         }.get(self.where, f"{self.operation}{by}{line} gives {self.value}: {ranges}")
         weights = f". The model has {self.weights}" if self.weights else ""
-        return f"{self.end}. It begins at {place}: {first}{weights}"
+        note = f"; {self.note}" if self.note else ""
+        return f"{self.end}. It begins at {place}: {first}{note}{weights}"
 
     @property
     def end(self) -> str:
@@ -130,7 +134,10 @@ def find_origin(log: Log, step: int) -> NonFinite:
         for key, x, y in stepper.pieces(one.keys, batches):
             parts = _find_in_graph(model, stepper, log.feed, key, x, y)
             if parts is not None:
-                return NonFinite(*at, *parts)
+                found = NonFinite(*at, *parts)
+                if found.where == "loss" and isinstance(stepper.loss, Objective):
+                    found = replace(found, note=stepper.loss.explain_ignored(y))
+                return found
         restore_snapshot(before, *log.of)
         parameters, slopes = named_arrays(model), stepper.gradient(*stepper.first_rows(batches))[1]
         ranges = {n: (_range("weights", p.numpy()), _range("gradient", slopes[n].numpy())) for n, p in parameters.items()}

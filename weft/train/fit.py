@@ -103,7 +103,7 @@ def fit(
     metrics : names (accuracy, top_5_accuracy, binary_accuracy, mse, mae) and functions of (predictions, targets) in array
         code, or a dict of them. For training data each is the mean over the batches, each at the weights of its step. With
         several losses a tuple or dict of these by output: {"size": "mae"} gives the figure "size_mae". Weights of samples and
-        classes are not used
+        classes are not used. Accuracies leave out the label that the loss ignores
     validation : a fraction of the training data to set aside, a separate (x, y) or (x, y, sample_weights), or a source of
         batches like ``x``; 0 or None for no validation
     callbacks : functions of a :class:`~weft.train.State` called after every epoch, and objects with any of ``on_begin``,
@@ -338,13 +338,13 @@ def evaluate(
 
 
 def accuracy(model: Module, x: Any, y: Any) -> float:
-    """Return the share of rows whose largest output is at the label.
+    """Return the share of labels at which the model has the largest score.
 
     Parameters
     ----------
-    model : Module that returns (N, C) scores, C at least 2
+    model : Module that returns (N, C) or (N, C, ...) scores, C at least 2
     x : (N, ...) array, or a tuple or dict of inputs as for :func:`fit`
-    y : (N,) integer labels, or (N, C) one-hot rows
+    y : (N,) or (N, ...) integer labels, or one-hot rows of the shape of the scores
 
     Returns
     -------
@@ -371,8 +371,9 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
     labels = np.asarray(labels)
     if labels.shape == out.shape:
         labels = labels.argmax(1)
-    if out.ndim != 2 or out.shape[1] < 2 or labels.shape != out.shape[:1]:
-        raise ShapeError(f"accuracy: the model gives {out.shape}, y is {labels.shape}; it needs (N, C) scores and (N,) labels")
+    if out.ndim < 2 or out.shape[1] < 2 or labels.shape != (*out.shape[:1], *out.shape[2:]):
+        needed = "(N, C) scores and (N,) labels, or (N, C, ...) and (N, ...)"
+        raise ShapeError(f"accuracy: the model gives {out.shape}, y is {labels.shape}; it needs {needed}")
     return float((out.argmax(1) == labels).mean())
 
 

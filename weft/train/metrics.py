@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from weft.dtypes.api import is_integer
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import absolute
+from weft.functions.indexing.where import where
 from weft.functions.random.state import get_state, set_state, state_after_parts, state_of_part
+from weft.functions.shape.axes import expand_dims
 from weft.nn.module import Module
 from weft.nn.precision import Precision, precision
 from weft.process.name_errors import suggest
@@ -27,13 +30,14 @@ from weft.transforms.jit import jit
 Metric = Callable[[Array, Array], Any]
 
 
-def accuracy(predictions: Array, targets: Array) -> Array:
-    """Return the share of rows whose largest score is at the label (or at the largest entry of a one-hot row).
+def accuracy(predictions: Array, targets: Array, ignore_index: int | None = None) -> Array:
+    """Return the share of labels at the largest score (or of one-hot rows whose largest entry is there).
 
     Parameters
     ----------
-    predictions : (N, C), C at least 2
-    targets : (N,) integer labels, or (N, C)
+    predictions : (N, C) or (N, C, ...), C at least 2
+    targets : (N,) or (N, ...) integer labels, or of the shape of ``predictions``
+    ignore_index : int, optional; labels that are not counted. If there are no others, the result is NaN
 
     Examples
     --------
@@ -43,23 +47,24 @@ def accuracy(predictions: Array, targets: Array) -> Array:
     0.5
     """
     labels = _labels("accuracy", predictions, targets)
-    right: Any = predictions.argmax(axis=1) == labels
-    return right.astype("float64").mean()
+    return _mean_of_counted(predictions.argmax(axis=1) == labels, labels, ignore_index)
 
 
-def top_5_accuracy(predictions: Array, targets: Array) -> Array:
-    """Return the share of rows in which fewer than 5 scores are above that of the label.
+def top_5_accuracy(predictions: Array, targets: Array, ignore_index: int | None = None) -> Array:
+    """Return the share of labels above whose score are fewer than 5 scores.
 
     Parameters
     ----------
-    predictions : (N, C), C at least 2
-    targets : (N,) integer labels, or (N, C)
+    predictions : (N, C) or (N, C, ...), C at least 2
+    targets : (N,) or (N, ...) integer labels, or of the shape of ``predictions``
+    ignore_index : int, optional; labels that are not counted
     """
     labels = _labels("top_5_accuracy", predictions, targets)
     from weft.functions.indexing.take_scatter import take_along_axis
 
-    own = take_along_axis(predictions, labels.reshape((-1, 1)), axis=1)
-    return ((predictions > own).sum(axis=1) < 5).astype("float64").mean()
+    classes = labels if ignore_index is None else where(labels == ignore_index, 0, labels)
+    own = take_along_axis(predictions, expand_dims(classes, 1), axis=1)
+    return _mean_of_counted((predictions > own).sum(axis=1) < 5, labels, ignore_index)
 
 
 def binary_accuracy(predictions: Array, targets: Array) -> Array:
@@ -125,14 +130,31 @@ def check_metric(name: str, value: Any) -> Any:
     return float(value)
 
 
+def ignore_label(metric: Metric, label: int | None) -> Metric:
+    """Return the metric without the rows of a label, if it is an accuracy of labels."""
+    return metric if label is None or metric not in (accuracy, top_5_accuracy) else partial(metric, ignore_index=label)
+
+
+def _mean_of_counted(right: Any, labels: Array, ignore_index: int | None) -> Array:
+    """Return the share of True. Rows whose label is ``ignore_index`` are not counted."""
+    if ignore_index is None:
+        return right.astype("float64").mean()
+    counted: Any = labels != ignore_index
+    return (right & counted).astype("float64").sum() / counted.astype("float64").sum()
+
+
 def _labels(name: str, predictions: Array, targets: Array) -> Array:
-    if predictions.ndim != 2 or predictions.shape[1] < 2:
-        hint = "; binary_accuracy is for one logit" if predictions.ndim < 3 else ""
-        raise ShapeError(f"{name}: predictions must be (N, C) scores of at least 2 classes, not {predictions.shape}{hint}")
+    if predictions.ndim < 2 or predictions.shape[1] < 2:
+        hint = "(N, C) or (N, C, ...) scores of at least 2 classes"
+        raise ShapeError(f"{name}: predictions must be {hint}, not {predictions.shape}; binary_accuracy is for one logit")
     if targets.shape == predictions.shape:
         return targets.argmax(axis=1)
-    if targets.shape != predictions.shape[:1]:
-        raise ShapeError(f"{name}: predictions {predictions.shape} and targets {targets.shape} do not fit")
+    labels = (*predictions.shape[:1], *predictions.shape[2:])
+    if targets.shape != labels:
+        raise ShapeError(
+            f"{name}: predictions {predictions.shape} and targets {targets.shape} do not fit: targets must be {labels} labels or "
+            f"{predictions.shape} one-hot rows"
+        )
     if not is_integer(targets.dtype):
         raise DTypeError(f"{name}: labels must be integers, not {targets.dtype}")
     return targets
@@ -230,7 +252,8 @@ class Validation:
         if self.metrics or not isinstance(out, Array) or not isinstance(targets, Array):
             return self.metrics
         are_labels = targets.ndim == 1 and is_integer(targets.dtype) and out.ndim == 2 and out.shape[1] > 1
-        return {"accuracy": lambda out, y: accuracy(out, split_weights(y)[0])} if are_labels else {}
+        metric = ignore_label(accuracy, getattr(self.loss, "ignored", None))
+        return {"accuracy": lambda out, y: metric(out, split_weights(y)[0])} if are_labels else {}
 
     def _gather(self, own: np.ndarray, rows: list[int]) -> np.ndarray:
         """Return the predictions of all ranks. rows : those of each rank"""

@@ -27,7 +27,7 @@ from weft.functions.indexing.where import where
 from weft.process.foreign_names import MODULES
 from weft.process.name_errors import suggest
 from weft.train.batches import split_weights
-from weft.train.metrics import Metric, name_metrics
+from weft.train.metrics import Metric, ignore_label, name_metrics
 from weft.train.step import describe_result, is_own_function
 
 Loss = Callable[..., Any]
@@ -137,14 +137,16 @@ class Objective:
     def name_figures(self, metrics: Any) -> dict[str, Metric]:
         """Return the loss of each output, if there are several, and the metrics, by name: functions of outputs and targets."""
         if isinstance(self.tree, Term):
-            return {name: partial(_measure, metric, ()) for name, metric in name_metrics(metrics).items()}
+            measured = ((name, ignore_label(metric, self.ignored)) for name, metric in name_metrics(metrics).items())
+            return {name: partial(_measure, metric, ()) for name, metric in measured}
         figures: dict[str, Metric] = {f"{term.name}_loss": term for term in self.terms}
         for path, given in _pair_metrics(self.tree, metrics, ()):
             for name, metric in name_metrics(given).items():
                 name = f"{name_output(path)}_{name}"
                 if name in figures:
                     raise ValueError(f"{self.function}: two figures are called {name!r}: give a dict of names and functions")
-                figures[name] = partial(_measure, metric, path)
+                ignored = next(find_ignored(term.loss) for term in self.terms if term.path == path)
+                figures[name] = partial(_measure, ignore_label(metric, ignored), path)
         return figures
 
     def describe(self) -> Any:
@@ -158,6 +160,20 @@ class Objective:
         self._check(out, self.tree, "")
 
     def describe_class_weights(self) -> Any:
+    @property
+    def ignored(self) -> int | None:
+        """The label that the only loss ignores, None if it has none or there are several losses."""
+        return find_ignored(self.tree.loss) if isinstance(self.tree, Term) else None
+
+    def explain_ignored(self, y: Any) -> str:
+        """Return that each label of a batch is one that its loss ignores, "" if not so."""
+        for term in self.terms:
+            ignored, target = find_ignored(term.loss), find_member(split_weights(y)[0], term.path)
+            if ignored is not None and bool((np.asarray(target) == ignored).all()):
+                name = "y" + "".join(f"[{key!r}]" for key in term.path)
+                return f"each label in {name} is {ignored}, which the loss ignores, so its mean is 0 / 0: give larger batches"
+        return ""
+
         """Return the weights of classes of each loss for checkpoints, None if there are none."""
         weights = [None if term.classes is None else term.classes.tolist() for term in self.terms]
         return weights if any(w is not None for w in weights) else None
