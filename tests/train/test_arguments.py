@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -194,3 +196,17 @@ def test_accuracy() -> None:
         wf.train.accuracy(model, X, (Y, Y))
     with pytest.raises(wf.errors.DTypeError, match="accuracy: y must hold real numbers, not texts"):
         wf.train.accuracy(model, X, ["a"] * len(X))
+
+
+def fit(*args, **kwargs):
+    return wf.train.fit(*args, **{"epochs": 1, "show": False, **kwargs})
+
+
+def test_losses_without_a_gradient() -> None:
+    for loss in (lambda p, t: (p.argmax(1) == t).mean(), lambda p, t: 1.0, lambda p, t: wf.stop_gradient(p).sum()):
+        with pytest.warns(RuntimeWarning, match="fit: the loss has no gradient, so the model learns nothing"):
+            fit(net(), X, Y, loss=loss)
+    for loss in (lambda p, t: 0.0 * p.sum(), lambda p, t: p[:, 0].sum()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fit(net(), X, Y, loss=loss)

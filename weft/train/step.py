@@ -19,10 +19,11 @@ from weft.array.convert import cast
 from weft.data.members import map_members
 from weft.dtypes.api import as_dtype, bfloat16, float16, float32, is_float
 from weft.dtypes.parse import parse_dtype
-from weft.errors import is_own_file
+from weft.errors import is_own_file, warn
 from weft.functions.creation.fill import full, zeros
 from weft.functions.elementwise.ufuncs import isfinite, maximum
 from weft.functions.indexing.where import where
+from weft.graph.simplify import splat
 from weft.nn.module import Module
 from weft.nn.precision import Precision, count_overflows, parse_precision, precision
 from weft.optim import SAM, Optimizer
@@ -117,6 +118,7 @@ class Stepper:
             self.arrays["scale"] = full((), FIRST_SCALE, dtype=float32)
             self.arrays["good"] = zeros((), dtype=float32)
         self.gradients_dtype: np.dtype | None = None
+        self._has_warned = False  # of a loss without a gradient
         self.run_many: Callable[[Array, Array, float], tuple[Array, ...]] | None = None
         if accumulate > 1:
             if isinstance(optimizer, SAM):
@@ -209,10 +211,21 @@ class Stepper:
             value, gradient = value_and_grad(self._forward, has_aux=True)(self.model, x, y, None)
             overflows = zero
         slopes = named_arrays(gradient)
+        self._warn_without_gradient(slopes)
         if self.scaling is not None:
             shrink = 1.0 / self._scale
             slopes = {name: g * shrink for name, g in slopes.items()}
         return value[1], slopes, overflows
+
+    def _warn_without_gradient(self, slopes: dict[str, Array]) -> None:
+        """Warn once if the derivative of the loss is the constant zero for each parameter."""
+        if not slopes or self._has_warned or any(splat(g.node) != 0 for g in slopes.values()):
+            return
+        self._has_warned = True
+        warn(
+            "fit: the loss has no gradient, so the model learns nothing: it does not depend on the parameters, or only by "
+            "comparisons, argmax, rounding, integers or stop_gradient; wf.losses has losses that have one"
+        )
 
     def _one_batch(self, x: Array, y: Array, lr: float) -> tuple[Array, ...]:
         results, slopes, overflows = self._results_and_gradient(x, y)
