@@ -198,8 +198,46 @@ def test_accuracy() -> None:
         wf.train.accuracy(model, X, ["a"] * len(X))
 
 
+FIT_ERRORS = {
+    "validation path": (lambda m: fit(m, X, Y, validation="a.npz"), TypeError, "fit: validation is a path, 'a.npz'"),
+    "validation pair": (lambda m: fit(m, X, Y, validation=(X,)), TypeError, "fit: validation must be a fraction, .* not a tuple"),
+    "validation batch": (lambda m: fit(m, X, Y, validation=[3]), TypeError, "fit: validation: the data must give pairs"),
+    "validation label": (lambda m: fit(m, X, Y, validation=(X, Y + 1)), ValueError, "fit: validation: y: labels out of range"),
+    "label": (lambda m: fit(m, X, Y + 1), ValueError, "^fit: y: labels out of range: label 2 at position"),
+    "mark": (lambda m: fit(m, X, Y - 1), ValueError, "there are 2 classes .0 to 1.; a loss with ignore_index=-1 leaves"),
+    "image labels": (
+        lambda m: fit(wf.nn.Conv2d(1, 2, 1), np.ones((4, 1, 2, 2), "f4"), np.full((4, 2, 2), 255)), ValueError,
+        r"fit: y: labels out of range: label 255 at position \(0, 0, 0\)",
+    ),
+    "source": (lambda m: fit(m, lambda: None), TypeError, "fit: the function that gives the data must return an iterable of"),
+    "path": (lambda m: fit(m, "train.csv"), TypeError, "fit: x is a path, 'train.csv'"),
+    "ragged": (lambda m: fit(m, [[1.0], [1.0, 2.0]], Y[:2]), ShapeError, "fit: x is no array, its rows have different shapes"),
+    "loss of rows": (lambda m: fit(m, X, Y, loss=rows), ShapeError, r"fit: the loss rows gave shape \(32, 2\), but must give"),
+    "loss of none": (lambda m: fit(m, X, Y, loss=lambda p, t: None), TypeError, "must give one number, not None: end it with"),
+    "checkpoint": (lambda m: fit(m, X, Y, checkpoint=3), TypeError, "fit: checkpoint: the path must be a str or a path, not 3"),
+    "no batch": (lambda m: wf.train.evaluate(m, []), ShapeError, "^evaluate: the data give no batch$"),
+    "predict none": (lambda m: wf.train.predict(m, None), TypeError, "predict: x is None"),
+    "predict generator": (lambda m: wf.train.predict(m, iter(X)), TypeError, "predict: x must be an array, not a"),
+    "predict row": (
+        lambda m: wf.train.predict(m, X[0]), ShapeError, r"predict: x \(3,\) has 3 rows, .* shape \(2,\): .* x\[None\]",
+    ),
+    "predict value": (lambda m: wf.train.predict(m, 1.0), ShapeError, "predict: x is one value"),
+}
+
+
+def rows(predictions, targets):
+    return predictions
+
+
 def fit(*args, **kwargs):
     return wf.train.fit(*args, **{"epochs": 1, "show": False, **kwargs})
+
+
+@pytest.mark.parametrize("case", FIT_ERRORS)
+def test_errors_name_the_argument(case: str) -> None:
+    call, error, pattern = FIT_ERRORS[case]
+    with pytest.raises(error, match=pattern):
+        call(net())
 
 
 def test_losses_without_a_gradient() -> None:

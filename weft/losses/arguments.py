@@ -18,6 +18,8 @@ from weft.functions.shape.axes import expand_dims
 from weft.functions.support.arguments import check_range
 from weft.process.docstrings import complete_each
 
+IGNORED_MARKS = (-100, -1, 255)  # labels by which data sets and other libraries mark what has no class
+
 
 def _fix_shape(prediction: tuple[int, ...], target: tuple[int, ...], argument: str) -> str:
     """Return what makes two shapes equal that differ by axes of extent 1 or by flattened ones, or what labels need."""
@@ -81,16 +83,23 @@ def read_target(
         problem = f"labels must be integers, not {operand.dtype}: cast with .astype('int32')"
         raise DTypeError(f"{name}: {problem}" + (f"; one-hot rows have shape {shape}" if takes_rows else ""))
     if not isinstance(operand, Array):
-        check_labels(operand, shape[axis], ignore_index)
+        if problem := describe_bad_label(operand, shape[axis], ignore_index, can_ignore=True):
+            raise LabelError(f"{name}: {problem}")
         return widen_labels(asarray(operand))
-    return ensure_labels(f"{name}: labels", operand, shape[axis], ignore_index)
+    return ensure_labels(f"{name}: labels", operand, shape[axis], ignore_index, can_ignore=True)
 
 
-def ensure_labels(name: str, labels: Array, classes: int, ignore_index: int | None = None) -> Array:
-    """Return labels as int32 or int64. Computed ones are checked here, pending ones by a node; ``name`` begins its message."""
+def ensure_labels(
+    name: str, labels: Array, classes: int, ignore_index: int | None = None, can_ignore: bool = False,
+) -> Array:
+    """Return labels as int32 or int64. Computed ones are checked here, pending ones by a node; ``name`` begins its message.
+
+    can_ignore : as for :func:`describe_bad_label`
+    """
     wide = widen_labels(labels)
     if labels.node.value is not None:
-        check_labels(labels.numpy(), classes, ignore_index)
+        if problem := describe_bad_label(labels.numpy(), classes, ignore_index, can_ignore):
+            raise LabelError(f"{name.partition(':')[0]}: {problem}")
         return wide
     checked = wide if ignore_index is None else where(wide == ignore_index, 0, wide)
     checked = wrap(cast(check_range(checked, classes, name).node, wide.node.dtype))
@@ -154,6 +163,15 @@ def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = No
     >>> import numpy as np, weft as wf
     >>> wf.losses.check_labels(np.array([0, 2]), 3)
     """
+    if problem := describe_bad_label(labels, classes, ignore_index):
+        raise LabelError(problem)
+
+
+def describe_bad_label(labels: np.ndarray, classes: int, ignore_index: int | None = None, can_ignore: bool = False) -> str:
+    """Return what is wrong with the first label that is neither in 0..classes-1 nor ``ignore_index``; "" if there is none.
+
+    can_ignore : whether the loss takes ``ignore_index``, which the text proposes for a label that marks rows without one
+    """
     if labels.dtype.kind == "V":  # NumPy compares integers of 2 and 4 bits with their own kind only
         labels = labels.astype(np.int8)
     if ignore_index is not None:
@@ -164,7 +182,10 @@ def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = No
         limits = f"there are {classes} classes (0 to {classes - 1})" if classes > 1 else (
             "there is one class; binary_cross_entropy_with_logits is for one logit"
         )
-        raise LabelError(f"labels out of range: label {labels[bad]} at position {at}, but {limits}")
+        mark = labels[bad]
+        fix = f"; a loss with ignore_index={mark} leaves rows with this label out" if can_ignore and mark in IGNORED_MARKS else ""
+        return f"labels out of range: label {mark} at position {at}, but {limits}{fix}"
+    return ""
 
 
 complete_each(check_labels)

@@ -141,8 +141,8 @@ class Stream:
 
     heavy = True
 
-    def __init__(self, source: Any, narrow: bool, steps: int | None = None) -> None:
-        self.source, self.narrow = source, narrow
+    def __init__(self, source: Any, narrow: bool, steps: int | None = None, name: str = "fit") -> None:
+        self.source, self.narrow, self.name = source, narrow, name  # name: begins the messages
         self.generator = iter(source) if isinstance(source, Iterator) else None  # a generator: an epoch continues after the last
         self.samples = source.samples if isinstance(source, Loader) else None
         self.limit = steps
@@ -166,8 +166,15 @@ class Stream:
             if state is not None:  # a resumed run: skip to the start of the epoch
                 skip += state["taken"] - self.batches_read
         else:
-            batches = iter(self.source() if callable(self.source) else self.source)
+            batches = iter(self._call_source() if callable(self.source) else self.source)
         return self._read(batches, skip, number, start)
+
+    def _call_source(self) -> Iterable[Any]:
+        batches = self.source()
+        if not isinstance(batches, Iterable):
+            given = "None: end it with `return`, or `yield` batches" if batches is None else f"a {type(batches).__name__}"
+            raise TypeError(f"{self.name}: the function that gives the data must return an iterable of batches, not {given}")
+        return batches
 
     def _read(self, batches: Iterator[Any], skip: int, number: int, start: int) -> Generator[Batch, None, None]:
         end = object()
@@ -185,14 +192,15 @@ class Stream:
             count += 1
         if not count:
             again = "; a generator is gone through once: give steps_per_epoch=, or a function that makes a new one for each epoch"
-            raise ShapeError(f"fit: the data give no batch in epoch {number}" + (again if self.generator is not None else ""))
+            epoch = f" in epoch {number}" if self.name == "fit" else ""
+            raise ShapeError(f"{self.name}: the data give no batch{epoch}" + (again if self.generator is not None else ""))
         if self.steps is None:
             self.steps = count
 
     def _pair(self, item: Any) -> Batch:
         if not isinstance(item, tuple | list) or len(item) not in (2, 3):
             given = type(item).__name__ + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
-            raise TypeError(f"fit: the data must give pairs (x, y), or triples (x, y, sample_weights), not {given}")
+            raise TypeError(f"{self.name}: the data must give pairs (x, y), or triples (x, y, sample_weights), not {given}")
         names = ("x", "y", "sample_weights")
         x, y, *weights = (read_members(self._array, name, part) for name, part in zip(names, item, strict=False))
         y = Weighted(y, *weights) if weights else y
@@ -200,12 +208,12 @@ class Stream:
         rows = {a.shape[0] if a.ndim else 0 for _, a in arrays}
         if len(rows) > 1 or 0 in rows:
             shapes = " and ".join(f"{name} of shape {a.shape}" for name, a in arrays)
-            raise ShapeError(f"fit: a batch has {shapes}: they need equally many rows")
+            raise ShapeError(f"{self.name}: a batch has {shapes}: they need equally many rows")
         if self.first is None:
             self.first = map_members(lambda _: 0, (x, y))
         elif not isinstance(x, Array) or not isinstance(y, Array):
-            x = order_members(x, self.first[0], "x", "fit: the data")
-            y = order_members(y, self.first[1], "y", "fit: the data")
+            x = order_members(x, self.first[0], "x", f"{self.name}: the data")
+            y = order_members(y, self.first[1], "y", f"{self.name}: the data")
         if self.check is not None:
             self.check(x, y)
         return x, y
@@ -303,9 +311,10 @@ def read_array(name: str, a: Any, function: str) -> Any:
     if isinstance(a, Loader):
         fix = f"{function}(model, loader)" if function in ("fit", "evaluate", "find_lr") else "give arrays"
         raise TypeError(f"{function}: {name} is a Loader, whose batches have inputs and targets: {fix}")
-    if isinstance(a, str | os.PathLike):
-        fix = "read the file first, such as np.load or np.loadtxt"
-        raise TypeError(f"{function}: {name} is a path, {os.fspath(a)!r}: {fix}")
+    refuse_path(name, a, function)
+    if a is None or isinstance(a, Iterator):
+        fix = "" if a is None else "; np.concatenate(list(...)) joins the batches of a generator"
+        raise TypeError(f"{function}: {name} must be an array, not {'None' if a is None else f'a {type(a).__name__}'}{fix}")
     if len({np.shape(part) for part in a if hasattr(part, "shape")} if isinstance(a, list) else ()) > 1:
         what = "targets" if name.startswith("y") else "inputs"
         raise TypeError(
@@ -313,7 +322,19 @@ def read_array(name: str, a: Any, function: str) -> Any:
             f"tuple, tuple({name}), or a dict"
         )
     refuse_subclass(a)
-    return a.numpy() if isinstance(a, Array) else a if isinstance(a, ON_DISK) else np.asarray(a)
+    if isinstance(a, Array):
+        return a.numpy()
+    try:
+        return a if isinstance(a, ON_DISK) else np.asarray(a)
+    except ValueError as error:
+        raise ShapeError(f"{function}: {name} is no array, its rows have different shapes: pad or crop them. {error}") from error
+
+
+def refuse_path(name: str, a: Any, function: str) -> None:
+    """Raise TypeError if a path is given in place of data."""
+    if isinstance(a, str | os.PathLike):
+        fix = "read the file first, such as np.load or np.loadtxt"
+        raise TypeError(f"{function}: {name} is a path, {os.fspath(a)!r}: {fix}")
 
 
 def split_rows(fraction: float, samples: int, rng: np.random.Generator) -> tuple[np.ndarray | None, np.ndarray | None]:

@@ -18,11 +18,12 @@ from weft.data.loader import Loader
 from weft.data.members import describe_tree, has_members, list_members, map_members, name_members, read_members
 from weft.data.row_files import ON_DISK
 from weft.dtypes.api import is_integer
-from weft.errors import DataError, ShapeError
+from weft.errors import DataError, LabelError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.shape.axes import concat
 from weft.functions.support.arguments import flag, integer_from
-from weft.losses import check_labels, cross_entropy
+from weft.losses import cross_entropy
+from weft.losses.arguments import describe_bad_label
 from weft.nn.module import Module
 from weft.nn.size_arguments import has_unknown_widths
 from weft.nn.weights import stored_texts
@@ -44,6 +45,7 @@ from weft.train.batches import (
     is_stream,
     name_batch,
     read_array,
+    refuse_path,
     split_rows,
     split_weights,
 )
@@ -277,8 +279,12 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> Any:
     (5, 3)
     """
     check_arguments(model, None, "predict", batch_size=batch_size)
+    if x is None:
+        raise TypeError("predict: x is None, but must be an array, or a tuple or dict of inputs")
     x = read_members(lambda name, a: a if isinstance(a, Array) else read_array(name, a, "predict"), "x", x)
     (name, samples), *others = name_members(x, "x") or [("x", ())]
+    if not len(np.shape(samples)):
+        raise ShapeError(f"predict: {name} is one value, not an array of samples")
     if not len(samples):
         raise ShapeError(f"predict: {name} holds no samples")
     for other, a in others:
@@ -298,6 +304,12 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> Any:
             out = run(map_members(partial(read, first=first), x))
             if not all(isinstance(a, Array) for a in list_members(out)) or not list_members(out):
                 raise TypeError(f"predict: the model returns {describe_result(out)}; call model(x) itself")
+            for a in list_members(out):
+                if samples.ndim == 1 and a.shape[:1] != (rows := min(batch_size, len(samples) - first),):
+                    raise ShapeError(
+                        f"predict: {name} {samples.shape} has {rows} rows, but the model returns shape {a.shape}: one sample is "
+                        f"a batch of one, {name}[None]"
+                    )
             parts.append(map_members(to_numpy, out))
     return join_rows(parts, lambda a: a)
 
@@ -393,6 +405,7 @@ def open_feed(model: Module, x: Any, y: Any, sample_weights: Any, batch_size: in
 
 def _open_source(x: Any, sample_weights: Any, narrow: bool, function: str, steps: int | None = None) -> Stream:
     """Return the feed of a source of batches. steps : batches in an epoch, None for all"""
+    refuse_path("x", x, function)
     if (_is_pair(x) if isinstance(x, list) else has_members(x)):
         raise TypeError(f"{function}: x and y are two arguments, {function}(model, x, y), not one pair")
     if sample_weights is not None:
@@ -400,7 +413,7 @@ def _open_source(x: Any, sample_weights: Any, narrow: bool, function: str, steps
     if not is_stream(x):
         needed = "without it x must give batches (x, y), as a Loader does"
         raise TypeError(f"{function}: y is missing; {needed}, not {type(x).__name__}")
-    return Stream(x, narrow, steps)
+    return Stream(x, narrow, steps, function)
 
 
 def _open_feeds(
@@ -434,12 +447,14 @@ def _open_feeds(
         feed = Arrays(*cast_in_memory(data, narrow), rest, batch_size, order, narrow)
     if is_fraction:
         return feed, None if aside is None else Arrays(*held, aside if is_mapped else None, ROWS, None, narrow)
+    refuse_path("validation", validation, "fit")
     if _is_pair(validation):
         x, y, *more = validation
         return feed, Arrays(*check_samples(x, y, "fit: validation", *more), None, ROWS, None, narrow)
     if is_stream(validation) and not isinstance(validation, tuple):
-        return feed, Stream(validation, narrow)
-    raise TypeError(f"fit: validation must be a fraction, (x, y) or what gives batches, not {_describe(validation)}")
+        return feed, Stream(validation, narrow, None, "fit: validation")
+    needed = "a fraction, (x, y) or a source of batches, such as a Loader"
+    raise TypeError(f"fit: validation must be {needed}, not {_describe(validation)}")
 
 
 def _is_pair(value: Any) -> bool:
@@ -463,7 +478,7 @@ def prepare_model(
     check_order(model, feed, function)
     for part in (feed, validation_feed):
         if isinstance(part, Stream):
-            part.check = _make_batch_check(model, objective, function)
+            part.check = _make_batch_check(model, objective, part.name)
         elif part is not None:
             check_inputs(model, part.x, function)
             objective.check_targets(part.y)
@@ -474,21 +489,27 @@ def prepare_model(
             run_in_evaluation(model, _peek(feed))
         return
     targets = [(path, find_member(split_weights(feed.y)[0], path)) for path in objective.paths_of(cross_entropy)]
-    if any(y.ndim == 1 for _, y in targets):
+    targets = [(path, y) for path, y in targets if y.ndim == 1 or y.ndim > 1 and is_integer(y.dtype)]
+    if targets:
         out = run_in_evaluation(model, take_samples(feed))
         objective.check_outputs(out)
         for path, y in targets:
-            if y.ndim == 1:
-                check = partial(_check_labels, path, _width(find_member(out, path), function))
-                for part in (feed, validation_feed):
+            scores = find_member(out, path)
+            if y.ndim == 1 or isinstance(scores, Array) and scores.ndim == y.ndim + 1:  # the first step raises for others
+                classes = _width(scores, function) if y.ndim == 1 else scores.shape[1]
+                for name, part in ((function, feed), (f"{function}: validation", validation_feed)):
                     if isinstance(part, Arrays):
-                        part.check_targets(check)
+                        part.check_targets(partial(_check_labels, name, path, classes))
     elif has_unknown_widths(model):
         run_in_evaluation(model, take_samples(feed))
 
 
-def _check_labels(path: tuple[Any, ...], classes: int, y: Any) -> None:
-    check_labels(find_member(split_weights(y)[0], path), classes)
+def _check_labels(name: str, path: tuple[Any, ...], classes: int, y: Any) -> None:
+    """Raise LabelError if a label in the target at ``path`` of ``y`` is no class. ``name`` begins the message"""
+    labels = find_member(split_weights(y)[0], path)
+    labels = labels.numpy() if isinstance(labels, Array) else labels
+    if problem := describe_bad_label(labels, classes, can_ignore=True):
+        raise LabelError(f"{name}: y{''.join(f'[{key!r}]' for key in path)}: {problem}")
 
 
 def _try_single_row(model: Module, feed: Feed, shards: int) -> None:
@@ -559,7 +580,7 @@ def _make_batch_check(model: Module, objective: Objective, function: str) -> Cal
                 if result is None:
                     result = run_in_evaluation(model, map_members(lambda a: a[:2] if len(a) > 1 else concat([a, a]), x))
                     objective.check_outputs(result)
-                check_labels(labels.numpy(), _width(find_member(result, path), function))
+                _check_labels(function, path, _width(find_member(result, path), function), y)
 
     return check
 

@@ -121,18 +121,29 @@ class Objective:
 
     def __call__(self, out: Any, y: Any) -> Any:
         if isinstance(self.tree, Term):
-            return self.tree(out, y) if self.tree.weight == 1 else self.tree(out, y) * self.tree.weight
+            value = self.tree(out, y)
+            if not isinstance(value, int | float | np.number):
+                self._check_value(describe_loss(self.tree.loss), value)
+            return value
         self.check_outputs(out)
         values = [term(out, y) if term.weight == 1 else term(out, y) * term.weight for term in self.terms]
         for term, value in zip(self.terms, values, strict=True):
-            if not isinstance(value, Array) or value.size != 1:
-                shape = f"shape {value.shape}" if isinstance(value, Array) else type(value).__name__
-                fix = "but must give one number: take .mean()"
-                raise ShapeError(f"{self.function}: the loss of {term.name!r} gave {shape}, {fix}")
+            self._check_value(f"of {term.name!r}", value)
         total = values[0]
         for value in values[1:]:
             total = total + value
         return total
+
+    def _check_value(self, name: str, value: Any) -> None:
+        """Raise if a loss has not returned an array of one number. name : of the loss or of its output"""
+        if isinstance(value, Array) and value.size == 1:
+            return
+        if isinstance(value, Array):
+            raise ShapeError(
+                f"{self.function}: the loss {name} gave shape {value.shape}, but must give one number: take .mean()"
+            )
+        given = "None: end it with `return`" if value is None else f"a {type(value).__name__}"
+        raise TypeError(f"{self.function}: the loss {name} must give one number, not {given}")
 
     def name_figures(self, metrics: Any) -> dict[str, Metric]:
         """Return the loss of each output, if there are several, and the metrics, by name: functions of outputs and targets."""
@@ -149,17 +160,6 @@ class Objective:
                 figures[name] = partial(_measure, ignore_label(metric, ignored), path)
         return figures
 
-    def describe(self) -> Any:
-        """Return the losses as texts and numbers, for checkpoints."""
-        if isinstance(self.tree, Term):
-            return describe_loss(self.tree.loss)
-        return [[term.name, describe_loss(term.loss), term.weight] for term in self.terms]
-
-    def check_outputs(self, out: Any) -> None:
-        """Raise if the model's result has another structure than the losses."""
-        self._check(out, self.tree, "")
-
-    def describe_class_weights(self) -> Any:
     @property
     def ignored(self) -> int | None:
         """The label that the only loss ignores, None if it has none or there are several losses."""
@@ -174,6 +174,17 @@ class Objective:
                 return f"each label in {name} is {ignored}, which the loss ignores, so its mean is 0 / 0: give larger batches"
         return ""
 
+    def describe(self) -> Any:
+        """Return the losses as texts and numbers, for checkpoints."""
+        if isinstance(self.tree, Term):
+            return describe_loss(self.tree.loss)
+        return [[term.name, describe_loss(term.loss), term.weight] for term in self.terms]
+
+    def check_outputs(self, out: Any) -> None:
+        """Raise if the model's result has another structure than the losses."""
+        self._check(out, self.tree, "")
+
+    def describe_class_weights(self) -> Any:
         """Return the weights of classes of each loss for checkpoints, None if there are none."""
         weights = [None if term.classes is None else term.classes.tolist() for term in self.terms]
         return weights if any(w is not None for w in weights) else None
