@@ -203,6 +203,10 @@ FIT_ERRORS = {
     "validation pair": (lambda m: fit(m, X, Y, validation=(X,)), TypeError, "fit: validation must be a fraction, .* not a tuple"),
     "validation batch": (lambda m: fit(m, X, Y, validation=[3]), TypeError, "fit: validation: the data must give pairs"),
     "validation label": (lambda m: fit(m, X, Y, validation=(X, Y + 1)), ValueError, "fit: validation: y: labels out of range"),
+    "validation loader": (
+        lambda m: fit(m, wf.data.Loader((X, Y), 20), validation=wf.data.Loader((X, Y + 1), 20), shards=2), ValueError,
+        "fit: validation: y: labels out of range",
+    ),
     "label": (lambda m: fit(m, X, Y + 1), ValueError, "^fit: y: labels out of range: label 2 at position"),
     "mark": (lambda m: fit(m, X, Y - 1), ValueError, "there are 2 classes .0 to 1.; a loss with ignore_index=-1 leaves"),
     "image labels": (

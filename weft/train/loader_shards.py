@@ -26,8 +26,8 @@ class DividedLoader(Stream):
 
     heavy = False
 
-    def __init__(self, loader: Loader, narrow: bool, steps: int | None, shards: int, divide: Divide) -> None:
-        super().__init__(loader, narrow, steps)
+    def __init__(self, feed: Stream, shards: int, divide: Divide) -> None:
+        super().__init__(feed.source, feed.narrow, feed.limit, feed.name)
         self._shards, self._divide = shards, divide
 
     def epoch(self, number: int, start: int, state: dict[str, Any] | None) -> Generator[Any, None, None]:
@@ -78,10 +78,9 @@ def divide_loaders(feed: Feed, validation_feed: Feed | None, ranks: Ranks) -> tu
         return feed, validation_feed
     own = ranks.own_shards()
     if isinstance(feed, Stream) and isinstance(feed.source, Loader):
-        loader = feed.source
-        feed = DividedLoader(loader, feed.narrow, feed.limit, ranks.shards, lambda k, n: divide_shards(own, ranks.shards, n))
+        feed = DividedLoader(feed, ranks.shards, lambda k, n: divide_shards(own, ranks.shards, n))
     if isinstance(validation_feed, Stream) and isinstance(loader := validation_feed.source, Loader) and loader.transform is None:
         validation_feed = DividedLoader(
-            loader, validation_feed.narrow, None, 1, lambda k, n: [Part(0, 0, n)] if k % ranks.size == ranks.rank else [],
+            validation_feed, 1, lambda k, n: [Part(0, 0, n)] if k % ranks.size == ranks.rank else [],
         )
     return feed, validation_feed
