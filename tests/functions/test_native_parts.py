@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import pytest
 
 import weft as wf
-from weft.eager.native import load_parts
+from weft.eager.native import NATIVE_ELEMENTS, load_parts
 
 DTYPES = ("float32", "float64", "float16", "int8", "uint16", "int32", "int64", "bool")
 PROGRAMS, STEPS = 40, 25
@@ -109,3 +113,49 @@ def test_positions_of_extremes(rng) -> None:
             for name in ("argmax", "argmin"):
                 found, right = getattr(a, name)(axis), getattr(x, name)(axis)
                 assert np.array_equal(found.numpy(), right) and found.shape == np.shape(right) and found.dtype == np.int64
+
+
+def test_ctrl_c_while_memory_is_open_loses_no_content(rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal may come when native code has taken the memory of an array and its caller has not stored the result yet."""
+    wf.zeros(1)
+    load_parts()
+    native, opened = NATIVE_ELEMENTS.open, []
+
+    def interrupted(*args: Any) -> Any:
+        opened.append(native(*args))
+        raise KeyboardInterrupt
+
+    for _ in range(20):
+        content = (9 * rng.random(tuple(rng.integers(1, 5, rng.integers(1, 4))))).astype(str(rng.choice(DTYPES)))
+        a = wf.array(content)
+        part = a[1:] if rng.random() < 0.5 else a.T
+        value = part.copy()
+        held = a[:1] + 0 if rng.random() < 0.5 else a.numpy()  # the memory is its own, or shared
+        with monkeypatch.context() as patch:
+            patch.setattr(NATIVE_ELEMENTS, "open", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                part[...] = value
+        assert np.array_equal(a.numpy(), content) and np.array_equal(part.numpy(), value.numpy()) and len(held)
+        a[:1] = 0
+        assert not a[:1].numpy().any() and np.array_equal(a[1:].numpy(), content[1:])
+    assert any(opened)
+
+
+@pytest.mark.parametrize("kind", [wf.Scalar, wf.ndarray])
+def test_objects_without_content_raise(kind: type) -> None:
+    """``object.__new__`` gives an object with empty slots, which native code must not follow."""
+    wf.zeros(1)
+    load_parts()
+    x = wf.arange(3.0)
+    uses: list[Callable[[Any], Any]] = [
+        float, int, bool, hash, repr, list, memoryview, np.asarray, wf.array, wf.exp, wf.argmax, wf.jit(lambda o: o * 2),
+        lambda o: o + 1, lambda o: x * o, lambda o: o @ x, lambda o: o.item(), lambda o: o[0], lambda o: o[1:], lambda o: o[...],
+        lambda o: o.T, lambda o: o.reshape(1), lambda o: o.argmax(0), lambda o: x[o], lambda o: x[o:], lambda o: o.copy(),
+        lambda o: x.__setitem__(0, o), lambda o: x.__setitem__(o, 0), lambda o: x.__setitem__(slice(1, None), o),
+        lambda o: o.__setitem__(0, 1), lambda o: o.__setitem__(slice(None), 1), lambda o: o.__iadd__(1), lambda o: x.__iadd__(o),
+    ]
+    for use in uses:
+        for _ in range(2):
+            with pytest.raises((AttributeError, TypeError)):
+                use(object.__new__(kind))
+    assert x.tolist() == [0, 1, 2]

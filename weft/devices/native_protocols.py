@@ -105,8 +105,9 @@ class SmallWork(Protocol):
     number(x) : return the only element as a Python number
     show(x) : return a NumPy array over the memory of an array or a view, for immediate use
     take(x) : return a new array with a copy of an array or a view; take(numpy, dtype): of NumPy's array or number of this dtype
-    open(x, node) : make a node without a value the content of x; return a NumPy array over the memory that x had if nothing
-        else refers to it, else over a copy. The caller writes to it, and gives the node its ``base`` as value
+    open(x, node, opened) : make a node without a value the content of x; put a NumPy array over the memory that x had, if
+        nothing else refers to it, else over a copy, into the list ``opened`` in place of its only item. The caller writes to it,
+        and gives the node its ``base`` as value
     full(shape, dtype, number) : return a new array without empty axes, filled with a number
     extreme(x, axis, is_least, dtype) : return the positions of the least or the greatest elements, in ``dtype``, int64
     listed(lists, real, integer) : return a new array of nested lists of floats, in the dtype ``real``, or of integers

@@ -40,14 +40,14 @@ def write_if_unshared(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
     if before.value is not None and native is not not_available:
         after = Node(INPUT, (), before.params, before.shape, before.dtype)
         del before
+        opened: list[Any] = [None]  # a signal may come when ``native`` has returned: its result would be lost
         NODES_BEING_WRITTEN.add(after)
         try:
-            if (memory := native(cell, after)) is not None:
-                try:
-                    return write(memory)
-                finally:
-                    after.value = memory.base
+            if native(cell, after, opened):
+                return write(opened[0])
         finally:
+            if (memory := opened[0]) is not None:
+                after.value = memory.base
             NODES_BEING_WRITTEN.discard(after)
         before = cell._node
     if before.value is None:

@@ -253,14 +253,15 @@ def put(f: Body, self: Value, args: Value, nargs: Value) -> None:
 
 @routine("ptr weft_open" + BUILTIN, exported=True)
 def open_(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """Builtin (x, node) -> a NumPy array over the memory of x, which now has ``node`` as its content, or None.
+    """Builtin (x, node, opened) -> True if x now has ``node`` as its content, or None.
 
-    The memory is that of x if nothing else refers to it, else a copy. The caller writes to it, and makes ``memory.base`` the
-    value of the node.
+    The only item of the list ``opened`` is then a NumPy array over the memory of x if nothing else refers to it, else over a
+    copy. The caller writes to it, and makes its base the value of the node. The result would be lost with the memory if a signal
+    came before the caller stored it.
     """
     arguments, state = f.array(args, "ptr"), small.state_of(f)
     x, after, most = arguments[0], arguments[1], f.call(small.limit)
-    small.none_unless(f, (nargs == 2) & (most > 0))
+    small.none_unless(f, (nargs == 3) & (most > 0))
     small.none_unless(f, f.call(small.is_writable, x))
     node = f.call(small.content, x)
     small.none_unless(f, ~node.null)
@@ -296,7 +297,11 @@ def open_(f: Body, self: Value, args: Value, nargs: Value) -> None:
     out = f.call("PyObject_Vectorcall", state["ndarray"], words.pointer, 3, None)
     f.call("Py_DecRef", shape)
     f.call("Py_DecRef", buffer.now)
-    f.ret(out)
+    f.ret_if(out.null, None)
+    f.call("PyList_SetItem", arguments[2], 0, out)
+    true = f.symbol("_Py_TrueStruct")
+    f.call("Py_IncRef", true)
+    f.ret(true)
 
 
 @routine("ptr weft_full" + BUILTIN, exported=True)

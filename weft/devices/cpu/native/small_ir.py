@@ -74,6 +74,7 @@ def content(f: Body, object_: Value) -> None:
     f.ret_unless((its_type == state["array"]) | (its_type == state["scalar_type"]), None)
     base = slot(f, object_, "base")[0]
     with f.unless(base == none):
+        f.ret_if(base.null, None)  # of ``object.__new__``
         source = slot(f, object_, "source")[0]
         f.ret_if(source == none, None)
         f.ret_unless(f.record(source, WEAKREF)["target"] == slot(f, base, "content")[0], None)
@@ -91,7 +92,7 @@ def refresh(f: Body, object_: Value) -> None:
     state, none = state_of(f), f.symbol("_Py_NoneStruct")
     f.ret_unless(f.record(object_, OBJECT)["type"] == state["array"])
     base = slot(f, object_, "base")[0]
-    f.ret_if((base == none) | state["read"].null)
+    f.ret_if((base == none) | base.null | state["read"].null)
     source = slot(f, object_, "source")[0]
     with f.unless(source == none):
         f.ret_if(f.record(source, WEAKREF)["target"] == slot(f, base, "content")[0])
@@ -146,7 +147,7 @@ def locate(f: Body, object_: Value, place_: Value) -> None:
     owner, layout, base = f.variable("ptr", object_), f.variable("ptr"), slot(f, object_, "base")[0]
     with f.unless(base == none):
         layout.now = slot(f, object_, "layout")[0]
-        f.ret_if(layout.now.null | (layout.now == none), False)
+        f.ret_if(base.null | layout.now.null | (layout.now == none), False)
         owner.now = base
     node = slot(f, owner.now, "content")[0]
     f.ret_if(node.null, False)
