@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.runtime.context import CONTEXT
+from weft.transforms.trace import Trace
 
 
 @pytest.fixture
@@ -236,3 +238,33 @@ def test_views_that_live_see_every_write(rng: np.random.Generator) -> None:
                     np.testing.assert_array_equal(got.numpy(), want)
                 elif want.ndim == 1 and rng.random() < 0.5:
                     assert float(got[0]) == want[0]
+
+
+@pytest.mark.parametrize("moment", ["__enter__", "__exit__"])
+@pytest.mark.parametrize("name", ["vmap", "fori_loop", "while_loop", "scan", "jit", "grad of a loop", "loop in a vmap"])
+def test_ctrl_c_while_a_trace_begins_or_ends_leaves_it(name: str, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, stop = wf.arange(4.0), wf.array(3.0)
+    uses: dict[str, Callable[[], Any]] = {
+        "vmap": lambda: wf.vmap(lambda v: v * 2)(x),
+        "fori_loop": lambda: wf.fori_loop(0, 3, lambda i, v: v + 1, x),
+        "while_loop": lambda: wf.while_loop(lambda v: v[0] < stop, lambda v: v + 1, x),
+        "scan": lambda: wf.scan(lambda v, row: (v + row, v * row), x, x),
+        "jit": lambda: wf.jit(lambda v: v * 2)(x),
+        "grad of a loop": lambda: wf.grad(lambda v: wf.fori_loop(0, 3, lambda i, u: u * v, v).sum())(x),
+        "loop in a vmap": lambda: wf.vmap(lambda v: wf.fori_loop(0, 3, lambda i, u: u + v, v))(x),
+    }
+    method = getattr(Trace, moment)
+
+    def interrupted(self: Trace, *args: Any) -> Any:
+        if moment == "__enter__":
+            method(self, *args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trace, moment, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            uses[name]()
+    assert CONTEXT.trace is None and not (CONTEXT.transform_depth or CONTEXT.retain_graph or CONTEXT.custom_rules)
+    x[1:] = x[:-1] + 1
+    assert x.tolist() == [0, 1, 2, 3]
+    wf.eval(uses[name]())

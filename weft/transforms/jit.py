@@ -28,6 +28,7 @@ from weft.transforms.causes import WARN_AFTER_TRACES, RetraceCauses, leak_warnin
 from weft.transforms.compiled_call import MISS, CompiledCall, install
 from weft.transforms.content import StaticKey
 from weft.transforms.records import read_whole
+from weft.transforms.trace import leave_traces
 from weft.transforms.tracing import TracedCall, is_static, materialise_argument, number_slots, trace, trace_with_numbers
 from weft.transforms.tree import Structure, flatten, is_container, is_module, unflatten
 from weft.transforms.write_log import call_atomically
@@ -79,8 +80,7 @@ class JittedFunction:
 
     def _forget(self) -> None:
         """Leave all traces, and drop everything that is known of earlier calls."""
-        CONTEXT.trace, CONTEXT.variables = None, frozenset()
-        CONTEXT.transform_depth = CONTEXT.retain_graph = CONTEXT.custom_rules = 0
+        leave_traces()
         self._recent, self._captured_content, self._native_table, self.objects = (), None, None, None
         self._entries, self._similar_keys = BoundedCache(KINDS), BoundedCache(KINDS)
 

@@ -6,7 +6,9 @@ transform writes the cells when the trace is over. Cells made inside belong to t
 
 from __future__ import annotations
 
+import functools
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array
@@ -17,6 +19,30 @@ from weft.process.completion import complete_message
 from weft.runtime.cell import Cell
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import Tape
+
+
+def leave_traces() -> None:
+    """Leave all traces and gradients of this thread."""
+    CONTEXT.trace, CONTEXT.variables = None, frozenset()
+    CONTEXT.transform_depth = CONTEXT.retain_graph = CONTEXT.custom_rules = 0
+
+
+def leaves_traces(transform: Callable) -> Callable:
+    """Let a function that enters traces leave them also if Ctrl-C comes while a trace begins or ends."""
+
+    @functools.wraps(transform)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if CONTEXT.transform_depth:
+            return transform(*args, **kwargs)
+        try:
+            return transform(*args, **kwargs)
+        except Exception:
+            raise
+        except BaseException:
+            leave_traces()
+            raise
+
+    return call
 
 
 class Trace:
