@@ -435,6 +435,8 @@ class AdaptiveAvgPool2d(Module):
 class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
     """Return the largest element of each region; regions as in :class:`AdaptiveAvgPool2d`.
 
+    If ``output_size`` divides all extents, the first of equal elements receives the gradient, else they share it.
+
     >>> wf.nn.AdaptiveMaxPool2d(2)(wf.ones((1, 4, 7, 9))).shape
     (1, 4, 2, 2)
     """

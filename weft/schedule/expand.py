@@ -287,7 +287,10 @@ class Expander:
                 if element is not None:
                     self.gathers = True
                     return element
-        return self.reduce(node, axes, monoid, value, carried=False, into=reductions)
+        result = self.reduce(node, axes, monoid, value, carried=False, into=reductions)
+        if node.op.kind == "window" and monoid == "argmax":  # padding is not above -inf
+            return self.m.max(result, self.m.cast(self._first_inside(node, index), node.dtype))
+        return result
 
     def window_value(self, node: Node, index: Index, window: Index, guards: tuple[Guard, ...] = ()) -> tuple[Value, str]:
         """Return the operand of a reduce_window at output ``index`` and window position ``window``, and the monoid."""
@@ -315,7 +318,7 @@ class Expander:
             value, _ = self.window_value(node, index, tuple([Affine(int(q)) for q in place]), guards)
             value = m.cast(value, wide)
             if best is None:
-                best, at = value, m.const(0, INDEX)
+                best, at = value, self._first_inside(node, index)  # where all are -inf, nothing is larger than padding
             elif kind == "sum":
                 best = m.add(best, value)
             else:
@@ -329,6 +332,17 @@ class Expander:
                 at = m.select(ahead, m.const(k, INDEX), at)
         assert best is not None and at is not None
         return m.cast(at if kind == "argmax" else best, node.dtype)
+
+    def _first_inside(self, node: Node, index: Index) -> Value:
+        """Return the position in a window of its first element that is not padding."""
+        m, p = self.m, node.params
+        first = m.const(0, INDEX)
+        for d, (i, s, (low, _)) in enumerate(zip(index[len(index) - len(p["window"]):], p["stride"], p["padding"], strict=True)):
+            if low > s * ix.bounds(i, self.extents)[0]:
+                begin = m.mul(m.cast(m.index(i), INDEX), m.const(s, INDEX))
+                outside = m.max(m.sub(m.const(low, INDEX), begin), m.const(0, INDEX))
+                first = m.add(first, m.mul(outside, m.const(math.prod(p["window"][d + 1 :]), INDEX)))
+        return first
 
     def reduce(
         self, node: Node, axes: tuple[Axis, ...], monoid: str, value: Value, carried: bool, into: list[Reduction],

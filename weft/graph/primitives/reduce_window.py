@@ -1,8 +1,8 @@
 """Pooling over the last dimensions, and its gradient as a gather.
 
 ``reduce_window`` kinds: ``sum``; ``max`` (NaN wins); ``argmax``, the int32 position of the maximum in its window (row-major,
-first of equals, NaN wins). Padding is 0 for sums and below every number for max. ``window_gather`` is the transpose: each
-element sums the values of the windows that contain it.
+first of equals, NaN wins). Padding is 0 for sums and below every number for max, also below -inf. ``window_gather`` is the
+transpose: each element sums the values of the windows that contain it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,12 @@ def _reference(x: np.ndarray, kind: str, window: Ints, stride: Ints, padding: Pa
     views = _windows(x, window, stride, padding, 0 if kind == "sum" else FROM_NUMPY[x.dtype].least)
     if kind == "sum":
         return np.add.reduce(views, axis=-1, dtype=x.dtype)
-    return np.maximum.reduce(views, axis=-1) if kind == "max" else np.argmax(views, axis=-1).astype(np.int32)
+    if kind == "max":
+        return np.maximum.reduce(views, axis=-1)
+    counts, shape = views.shape[-1 - len(window):-1], views.shape[:-1]
+    outside = [np.maximum(low - s * np.arange(n), 0) for n, s, (low, _) in zip(counts, stride, padding, strict=True)]
+    first = np.broadcast_to(np.ravel_multi_index(np.ix_(*outside), window), shape)  # of the window's elements of x
+    return np.maximum(np.argmax(views, axis=-1), first).astype(np.int32)
 
 
 def _gather_rule(g: Node, *position: Node, window: Ints, stride: Ints, padding: Pads, size: Ints) -> tuple[Shape, Format]:
