@@ -67,13 +67,13 @@ class World:
     @contextmanager
     def conversation(self, what: str) -> Iterator[Engine]:
         """Give the engine for messages that belong to ``what``. If they are interrupted, no more are exchanged."""
-        self.exchanges.drain()
-        if self.failure:
-            raise CollectiveError(f"rank {self.rank}: no {what} is possible: {self.failure}")
-        if self._is_elsewhere():
+        if self.is_elsewhere():
             raise CollectiveError(
                 f"rank {self.rank}: {what} is asked for in another thread or process than the first one that used wf.dist"
             )
+        self.exchanges.drain()
+        if self.failure:
+            raise CollectiveError(f"rank {self.rank}: no {what} is possible: {self.failure}")
         assert self.engine is not None
         self.report.write(WAITING + what)
         try:
@@ -84,7 +84,7 @@ class World:
         if not self.failure:  # else this rank has ended the job beside this exchange
             self.report.write(f"is past {what}")
 
-    def _is_elsewhere(self) -> bool:
+    def is_elsewhere(self) -> bool:
         """Return whether this is another thread, or a forked process: the order of their collectives would be accidental."""
         return (os.getpid(), threading.get_ident()) not in (self._thread, self.exchanges.thread)
 
@@ -118,7 +118,7 @@ class World:
 
     def leave(self) -> None:
         """Wait until all ranks are at the end of their scripts."""
-        if self.engine is None or self._is_elsewhere():
+        if self.engine is None or self.is_elsewhere():
             return
         if self.failure:
             return self.end(f"{self} is at the end of its script, but {self.failure}", FAILED)
