@@ -50,6 +50,8 @@ class Exchanges:
     def finish(self, exchange: Exchange) -> Any:
         """Return the result of an exchange, or raise the error of the first that has failed."""
         self._wait(exchange)
+        if exchange is self._last:
+            self._last = None
         if self._error is not None:
             raise self._error
         return exchange.result
@@ -93,7 +95,9 @@ class Exchanges:
                     exchange.result = exchange.run()
             except BaseException as error:  # raised by ``finish``
                 self._error = error
-            exchange.is_done.set()
+            is_done = exchange.is_done
+            del exchange  # operand and result would remain in memory until the next one
+            is_done.set()
 
 
 def make_buckets(sizes: Sequence[tuple[Hashable, int]]) -> list[list[int]]:
