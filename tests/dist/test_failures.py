@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.dist.jobs import HERE, LAUNCH, processes_of, run_job
+from weft.dist.first_end import FirstEnd
 from weft.dist.report import DONE, FAILURE, FOLDER_VARIABLE, WAITING, Report
 from weft.dist.world import World
 from weft.errors import CollectiveError
@@ -87,6 +88,22 @@ def test_late_ranks_are_those_that_neither_wait_nor_have_failed(tmp_path: Path, 
     for report, text in zip(reports, texts, strict=True):
         report.write(text)
     assert reports[0].find_late_ranks() == {rank: texts[rank] for rank in (1, 3, 4)}
+
+
+def test_the_rank_that_ends_first_is_found(tmp_path: Path) -> None:
+    ranks = [subprocess.Popen(["sleep", "100"]) for _ in range(3)]
+    for rank, process in enumerate(ranks):
+        (tmp_path / f"rank-{rank}").write_text(f"{process.pid}\n{WAITING}barrier\0")
+    first_end = FirstEnd(tmp_path)
+    ranks[1].kill()
+    end = time.monotonic() + 60
+    while not first_end.ranks and time.monotonic() < end:
+        time.sleep(0.01)
+    for process in ranks:
+        process.kill()
+        process.wait()
+    first_end.stop()
+    assert first_end.ranks == {1}
 
 
 class Broken:
