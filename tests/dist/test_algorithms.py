@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -14,6 +15,7 @@ import pytest
 
 from weft.dist import algorithms, shard_sum
 from weft.dist.algorithms import Link
+from weft.dist.exchanges import Exchanges
 from weft.dist.shard_sum import RoundSum, ShardSum, find_nodes, shards_in_turn, shards_of
 
 SEED = np.random.SeedSequence().entropy
@@ -264,3 +266,11 @@ def test_ranks_get_parts_of_rounded_sums(kind: type[ShardSum], monkeypatch: pyte
             for rank, (first, last) in enumerate(pairwise([0, *cuts, length])):
                 parts = [expected[0][first:last], *expected[1:]]
                 assert outs[rank].tobytes() == b"".join(a.tobytes() for a in parts), (shards, n, length, dtype, rank)
+
+
+def test_an_exchange_keeps_no_result() -> None:
+    exchanges = Exchanges()
+    result = exchanges.finish(exchanges.begin(lambda: np.zeros(3)))
+    reference = weakref.ref(result)
+    del result
+    assert reference() is None and exchanges.is_idle

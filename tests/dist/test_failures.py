@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.dist.jobs import HERE, LAUNCH, processes_of, run_job
+from weft.dist.first_end import FirstEnd
 from weft.dist.report import DONE, FAILURE, FOLDER_VARIABLE, WAITING, Report
+from weft.dist.world import World
+from weft.errors import CollectiveError
 
 pytestmark = pytest.mark.xdist_group("jobs")  # one looks for processes that another has left
 FAILING = HERE / "failing.py"
@@ -85,6 +88,34 @@ def test_late_ranks_are_those_that_neither_wait_nor_have_failed(tmp_path: Path, 
     for report, text in zip(reports, texts, strict=True):
         report.write(text)
     assert reports[0].find_late_ranks() == {rank: texts[rank] for rank in (1, 3, 4)}
+
+
+def test_the_rank_that_ends_first_is_found(tmp_path: Path) -> None:
+    ranks = [subprocess.Popen(["sleep", "100"]) for _ in range(3)]
+    for rank, process in enumerate(ranks):
+        (tmp_path / f"rank-{rank}").write_text(f"{process.pid}\n{WAITING}barrier\0")
+    first_end = FirstEnd(tmp_path)
+    ranks[1].kill()
+    end = time.monotonic() + 60
+    while not first_end.ranks and time.monotonic() < end:
+        time.sleep(0.01)
+    for process in ranks:
+        process.kill()
+        process.wait()
+    first_end.stop()
+    assert first_end.ranks == {1}
+
+
+class Broken:
+    """A message of which the library says that the other rank has ended."""
+
+    def Test(self) -> bool:
+        raise RuntimeError("Other MPI error")
+
+
+def test_an_error_of_the_library_names_the_other_ranks() -> None:
+    with pytest.raises(CollectiveError, match="rank 0 of 1 cannot reach ranks 1, 2 in a sum: Other MPI error"):
+        World().wait([(Broken(), 2), (Broken(), 1), (Broken(), 2)], "a sum")
 
 
 def test_a_rank_that_cannot_begin_mpi_ends_the_job(tmp_path: Path) -> None:

@@ -49,9 +49,9 @@ class Exchanges:
 
     def finish(self, exchange: Exchange) -> Any:
         """Return the result of an exchange, or raise the error of the first that has failed."""
-        self.is_awaited = True
-        exchange.is_done.wait()
-        self.is_awaited = False
+        self._wait(exchange)
+        if exchange is self._last:
+            self._last = None
         if self._error is not None:
             raise self._error
         return exchange.result
@@ -59,9 +59,8 @@ class Exchanges:
     def drain(self) -> None:
         """Return when all that has begun is done, or has failed."""
         if self._last is not None and (os.getpid(), threading.get_ident()) != self.thread:
-            self.is_awaited = True
-            self._last.is_done.wait()
-            self.is_awaited, self._last = False, None
+            self._wait(self._last)
+            self._last = None
 
     def is_beside(self) -> bool:
         """Return whether this thread runs an exchange that the program does not wait for."""
@@ -81,6 +80,13 @@ class Exchanges:
         exchange = self._numbered.pop(number)
         return self.finish(exchange) if isinstance(exchange, Exchange) else exchange
 
+    def _wait(self, exchange: Exchange) -> None:
+        self.is_awaited = True
+        try:
+            exchange.is_done.wait()
+        finally:  # Ctrl-C, after which the program may go on
+            self.is_awaited = False
+
     def _work(self) -> None:
         while True:
             exchange = self._queue.get()
@@ -89,7 +95,9 @@ class Exchanges:
                     exchange.result = exchange.run()
             except BaseException as error:  # raised by ``finish``
                 self._error = error
-            exchange.is_done.set()
+            is_done = exchange.is_done
+            del exchange  # operand and result would remain in memory until the next one
+            is_done.set()
 
 
 def make_buckets(sizes: Sequence[tuple[Hashable, int]]) -> list[list[int]]:

@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from weft.dist.failures import FAILED, HUNG
+from weft.dist.first_end import FirstEnd
 from weft.dist.mpiexec import Mpiexec, Output
 from weft.dist.report import DONE, FAILURE, WAITING, read_reports
 
@@ -58,7 +59,9 @@ class Job:
             readers = [threading.Thread(target=_pass_on, args=stream) for stream in streams]
             for reader in readers:
                 reader.start()
+            first_end = FirstEnd(self._folder)
             ended_here = self._watch(process)
+            first_end.stop()
             for reader in readers:
                 reader.join()
         finally:
@@ -67,7 +70,7 @@ class Job:
         if self._stop:
             print(f"weft: the job was ended by {signal.Signals(self._stop).name}", file=sys.stderr)
             return Outcome(128 + self._stop, True, False, False)
-        return self._judge(process.returncode, ended_here)
+        return self._judge(process.returncode, ended_here, first_end.ranks)
 
     def _note_signal(self, number: int, frame: object) -> None:
         self._stop = number
@@ -91,7 +94,7 @@ class Job:
             if deadline and time.monotonic() >= deadline:
                 process.terminate() if time.monotonic() < deadline + _GRACE_S else process.kill()
 
-    def _judge(self, returned: int, ended_here: bool) -> Outcome:
+    def _judge(self, returned: int, ended_here: bool, first: Collection[int]) -> Outcome:
         """Return the outcome, and print it if the job failed."""
         reports = read_reports(self._folder)
         by_signal = any(output.by_signal for output in self._outputs)
@@ -105,15 +108,17 @@ class Job:
             code = FAILED
         is_killed = not told and by_signal and code in signal.Signals._value2member_map_
         if code:
-            self._tell(code, reports, is_killed)
+            self._tell(code, reports, is_killed, first)
         return Outcome(code, not code or bool(told) and code not in (FAILED, HUNG), is_killed, bool(told))
 
-    def _tell(self, code: int, reports: dict[int, tuple[int, str]], is_killed: bool) -> None:
-        """Say which rank ended the job and what the others did."""
+    def _tell(self, code: int, reports: dict[int, tuple[int, str]], is_killed: bool, first: Collection[int]) -> None:
+        """Say which rank ended the job and what the others did. first : the ranks that ended first"""
         cause = ""
         if is_killed:
             # MPI's launcher may name one of those that it ended itself: they wait for the rank that is at fault
-            dead = [rank for rank, (_, text) in reports.items() if not text.startswith(WAITING)]
+            dead = [rank for rank in first if reports[rank][1] != DONE]
+            if len(dead) != 1:
+                dead = [rank for rank, (_, text) in reports.items() if not text.startswith(WAITING)]
             if len(dead) != 1 and code != signal.SIGKILL:
                 pids = [output.dead_pid for output in self._outputs]
                 dead = [rank for rank, (pid, _) in reports.items() if pid in pids]

@@ -158,7 +158,8 @@ def _beginning(name: str, reference: Callable[..., np.ndarray], of_copy: Callabl
     def begin(x: np.ndarray, turn: Any, number: int, at_once: bool = False, **params: Any) -> np.ndarray:
         job = world()
         exchange: Exchange | np.ndarray
-        if not job.overlaps or at_once or (x.nbytes <= SHORT_BYTES and job.exchanges.is_idle):  # a thread costs more
+        is_short = x.nbytes <= SHORT_BYTES and job.exchanges.is_idle  # a thread costs more
+        if not job.overlaps or at_once or is_short or job.is_elsewhere():  # ``reference`` refuses the latter
             exchange = reference(x, turn, **params)
         else:
             exchange = job.exchanges.begin(partial(of_copy, np.array(x, order="C"), turn, **params))

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn
@@ -67,13 +67,13 @@ class World:
     @contextmanager
     def conversation(self, what: str) -> Iterator[Engine]:
         """Give the engine for messages that belong to ``what``. If they are interrupted, no more are exchanged."""
-        self.exchanges.drain()
-        if self.failure:
-            raise CollectiveError(f"rank {self.rank}: no {what} is possible: {self.failure}")
-        if self._is_elsewhere():
+        if self.is_elsewhere():
             raise CollectiveError(
                 f"rank {self.rank}: {what} is asked for in another thread or process than the first one that used wf.dist"
             )
+        self.exchanges.drain()
+        if self.failure:
+            raise CollectiveError(f"rank {self.rank}: no {what} is possible: {self.failure}")
         assert self.engine is not None
         self.report.write(WAITING + what)
         try:
@@ -84,14 +84,14 @@ class World:
         if not self.failure:  # else this rank has ended the job beside this exchange
             self.report.write(f"is past {what}")
 
-    def _is_elsewhere(self) -> bool:
+    def is_elsewhere(self) -> bool:
         """Return whether this is another thread, or a forked process: the order of their collectives would be accidental."""
         return (os.getpid(), threading.get_ident()) not in (self._thread, self.exchanges.thread)
 
     def wait(self, requests: Sequence[tuple[Request, int]], what: str) -> None:
         """Wait until the requests, each with the rank at the other end, are done; at most ``patience`` seconds."""
         turns, end = 0, 0.0
-        while requests := [r for r in requests if not r[0].Test()]:
+        while requests := self._find_pending(requests, what):
             turns += 1
             if turns < _SPINS:
                 continue
@@ -103,10 +103,18 @@ class World:
                 peers = {peer for _, peer in requests}
                 late = self.report.find_late_ranks()
                 late_peers = peers & late.keys()
-                ranks = sorted(late_peers or peers)
-                others = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
                 rest = "" if late_peers else "".join(f"; rank {r}, which does not wait, {text}" for r, text in late.items())
+                others = _describe_ranks(late_peers or peers)
                 raise CollectiveError(f"{self} has waited {self.patience:g} s for {others} in {what}{rest}", HUNG)
+
+    def _find_pending(self, requests: Sequence[tuple[Request, int]], what: str) -> list[tuple[Request, int]]:
+        """Return the requests that are not done. Raise CollectiveError if the library fails: another rank has ended."""
+        try:
+            return [r for r in requests if not r[0].Test()]
+        except Exception as error:
+            time.sleep(_LAST_WORDS_S)  # if a signal ended the other rank, the launcher ends this one meanwhile, and names it
+            others = _describe_ranks({peer for _, peer in requests})
+            raise CollectiveError(f"{self} cannot reach {others} in {what}: {error}") from None
 
     def send_later(self, data: Sequence[np.ndarray], to: int, tag: int) -> None:
         """Send copies of bytes without waiting for the receiver."""
@@ -118,7 +126,7 @@ class World:
 
     def leave(self) -> None:
         """Wait until all ranks are at the end of their scripts."""
-        if self.engine is None or self._is_elsewhere():
+        if self.engine is None or self.is_elsewhere():
             return
         if self.failure:
             return self.end(f"{self} is at the end of its script, but {self.failure}", FAILED)
@@ -173,6 +181,10 @@ class World:
             return self.end(str(error), error.code)
         code = 130 if isinstance(error, KeyboardInterrupt) else FAILED
         self.end(describe_error(self.rank, self.size, error), code)
+
+
+def _describe_ranks(ranks: Collection[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}"
 
 
 _WORLD: list[World] = []
