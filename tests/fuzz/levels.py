@@ -157,8 +157,10 @@ def perform(program: Program, values: Sequence[Any], watch: Watch | None = None)
             root = program.slots[root.of]
         if root.kind == "arena":
             size = int(np.prod(root.shape)) * root.dtype.bytes
-            return arena[root.offset: root.offset + size].view(root.dtype.numpy).reshape(slot.shape)
-        return (inputs if root.kind == "input" else outputs)[root.position].reshape(slot.shape)
+            content = arena[root.offset: root.offset + size]
+        else:
+            content = (inputs if root.kind == "input" else outputs)[root.position].reshape(-1).view(np.uint8)
+        return content.view(slot.dtype.numpy).reshape(slot.shape)  # an alias may have another dtype of as many bytes
 
     for step in program.steps:
         if isinstance(step, Call):
