@@ -260,6 +260,15 @@ def test_an_index_beyond_the_extent_is_named(dtype, index, way):
         way(lambda a, i: a[i] + 0)(wf.arange(extent), wf.array([index], dtype=dtype)).numpy()
 
 
+def comparisons_with(number: int) -> list[Any]:
+    """Return functions of an array that compare it with a number on either side."""
+    def on_each_side(compare: Any) -> list[Any]:
+        return [lambda x: compare(x, number), lambda x: compare(number, x)]
+
+    each = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+    return [f for compare in each for f in on_each_side(compare)]
+
+
 @pytest.mark.parametrize("name", ["int2", "uint2", "int4", "uint4"])
 def test_comparisons_with_numbers_that_the_dtype_lacks(name: str, rng: np.random.Generator) -> None:
     """They are exact, as NumPy's; arithmetic with such numbers raises."""
@@ -268,11 +277,10 @@ def test_comparisons_with_numbers_that_the_dtype_lacks(name: str, rng: np.random
         values = rng.integers(limits.min, limits.max + 1, shape)
         x = wf.asarray(values).astype(name)
         for number in [int(n) for n in rng.integers(-20, 20, 6)]:
-            for compare in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
-                for f in (lambda x: compare(x, number), lambda x: compare(number, x)):  # noqa: B023  used at once
-                    np.testing.assert_array_equal(np.asarray(f(x)), f(values))
-                    np.testing.assert_array_equal(np.asarray(wf.jit(f)(x)), f(values))
+            for compare in comparisons_with(number):
+                np.testing.assert_array_equal(np.asarray(compare(x)), compare(values))
+                np.testing.assert_array_equal(np.asarray(wf.jit(compare)(x)), compare(values))
             if not limits.min <= number <= limits.max:
-                for way in (operator.add, wf.jit(lambda x, n=number: x + n)):
+                for way in (lambda f: f, wf.jit):
                     with pytest.raises(OverflowError, match=f"the Python integer {number} is out of bounds for {name}; cast"):
-                        way(x, number) if way is operator.add else way(x)
+                        way(lambda x, n=number: x + n)(x)

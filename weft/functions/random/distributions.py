@@ -958,8 +958,11 @@ def _choose_by_weight(unit: Node, weights: Node) -> Node:
     sums = wrap(op("cumulative_sum", cast(weights, FLOAT64), axis=len(weights.shape) - 1))
     goal: Any = wrap(unit) * sums[..., -1]
     if sums.ndim == 1:
-        passed_at = lambda at: op("less_equal", op("gather", sums.node, at, axes=(0,)), goal.node)  # noqa: E731
-        found = wrap(arguments.count_leading(most + 1, passed_at))
+
+        def is_passed(at: Node) -> Node:
+            return op("less_equal", op("gather", sums.node, at, axes=(0,)), goal.node)
+
+        found = wrap(arguments.count_leading(most + 1, is_passed))
     else:
         found = (sums <= goal[..., None]).sum(axis=-1)
     return minimum(found, most).node

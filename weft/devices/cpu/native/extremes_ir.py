@@ -21,8 +21,8 @@ def _find_extreme(type_: str) -> Routine:
         with f.count_to(count) as k:
             value = f.array((address + k * stride).to("ptr"), type_)[0]
             is_better = is_least.pick(value < best.now, value > best.now)
-            if type_[0] != "i":  # NaN equals nothing
-                is_better = is_better | (~(value == value) & (best.now == best.now))  # noqa: PLR0124
+            if type_[0] != "i":
+                is_better = is_better | (value.is_nan & ~best.now.is_nan)
             with f.when(is_better):
                 best.now, position.now = value, k
         f.ret(position.now)

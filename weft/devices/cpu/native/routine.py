@@ -82,6 +82,10 @@ class Value:
         """Whether a pointer is null."""
         return self == None  # noqa: E711  (emits a comparison)
 
+    @property
+    def is_nan(self) -> Value:
+        return self.binary("fcmp uno", self, "i1")
+
     def pick(self, yes: Operand, no: Operand) -> Value:
         """Emit a select: ``yes`` if this bit is set, else ``no``."""
         type_ = next((x.type for x in (yes, no) if isinstance(x, Value)), "i64")
