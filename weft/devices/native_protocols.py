@@ -110,7 +110,7 @@ class SmallWork(Protocol):
         and gives the node its ``base`` as value
     full(shape, dtype, number) : return a new array without empty axes, filled with a number
     extreme(x, axis, is_least, dtype) : return the positions of the least or the greatest elements, in ``dtype``, int64
-    listed(lists, real, integer) : return a new array of nested lists of floats, in the dtype ``real``, or of integers
+    join_numbers(lists, real, integer) : return a new array of nested lists of floats, in the dtype ``real``, or of integers
     put(x, index, value) : write a number or an array of the same dtype to a part of x, which is no view; return True if it was
         written. index: of integers, slices, None and an ellipsis
     """
@@ -126,7 +126,7 @@ class SmallWork(Protocol):
     take: Callable[..., Any]
     open: Callable[..., Any]
     full: Callable[..., Any]
-    listed: Callable[..., Any]
+    join_numbers: Callable[..., Any]
     extreme: Callable[..., Any]
     put: Callable[..., Any]
 

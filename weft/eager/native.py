@@ -49,7 +49,7 @@ MAX_MISSES = 300  # compiling functions takes 50 to 150 ms, once on each machine
 _MISSES = [0]
 _PARTS_LOADED: list[bool] = []
 _ELEMENTS = ("element", "store", "number")
-_PARTS = ("show", "take", "put", "open", "full", "transpose", "reshape", "listed", "extreme", "item")
+_PARTS = ("show", "take", "put", "open", "full", "transpose", "reshape", "join_numbers", "extreme", "item")
 
 
 class NativeElements:

@@ -82,7 +82,7 @@ def array(
     """
     if type(object) is list and dtype is None and device is None and like is None and order is None and not ndmin:
         if copy is not False and ndmax == MAX_NDIM:
-            native = NATIVE_ELEMENTS.listed
+            native = NATIVE_ELEMENTS.join_numbers
             if (result := native(object, DEFAULT.real, INT64)) is not None:
                 return result
     check_like(like, "array")

@@ -136,7 +136,7 @@ def install(cls: type, table: str, world: WarmCallContext, address: int, state: 
 # ---- small operations
 
 # the functions of parts_ir.py, views_ir.py, lists_ir.py and extremes_ir.py
-PARTS = ("show", "take", "put", "open", "full", "part", "transpose", "reshape", "listed", "extreme", "item")
+PARTS = ("show", "take", "put", "open", "full", "part", "transpose", "reshape", "join_numbers", "extreme", "item")
 _ROW = layouts.extent(layouts.OPERATION_ROW)
 _KINDS = {"signed": layouts.INTEGER, "unsigned": layouts.UNSIGNED, "bool": layouts.BOOLEAN}
 
@@ -175,7 +175,7 @@ class CPUSmall:
             **{name: offset_in(world.array, f"_{name}") for name in ("steps", "before", "index")},
             "view": _words(view_slots), "view_slots": len(world.view_slots),
             "shapes": permanent(layouts.SHAPE_SIZE * layouts.SHAPES),
-            "read": 0, "view_reads": id(world.view_reads),
+            "cache_part": 0, "view_reads": id(world.view_reads),
             "transposes": id(world.transposes), "reshaped": id(world.reshaped),
             "kept": 0, "kept_scalars": permanent(8 * layouts.MAX_KEPT), "scalar_weak": world.value.__weakrefoffset__,
             "array_offsets": _words(offsets), "array_offset_count": len(offsets),
@@ -190,8 +190,8 @@ class CPUSmall:
         if name not in PARTS:
             raise AttributeError(name)
         function = self.__dict__[name] = builtin(f"weft_{name}", self._native[f"weft_{name}"], self._getitem)
-        read = self._state + layouts.offset(layouts.SMALL_STATE, "read")
-        ctypes.c_int64.from_address(read).value = self._native["weft_refresh"]
+        cache_part = self._state + layouts.offset(layouts.SMALL_STATE, "cache_part")
+        ctypes.c_int64.from_address(cache_part).value = self._native["weft_cache_part"]
         return function
 
     def operation(self, arity: int) -> CPUOperation:

@@ -122,16 +122,17 @@ MAX_SMALL_BYTES = 1 << 20  # bytes of the largest result of a native small opera
 # thread-local attributes is ``own``; limit: name of the attribute with the largest result; homes: per size class; formats: table
 # of FORMAT rows; array to params: classes and offsets of slots, and NumPy's class of arrays; node, result: pairs (offset,
 # object), the initial slots of new nodes and arrays; weak: offset of a node's weak references; steps, before, index: offsets of
-# slots of views; view: their initial slots; shapes: table of SHAPE rows; read: weft_refresh, 0 until it is loaded; view_reads:
-# ``cell.VIEW_READS``; transposes: a tuple of paths by dimensions; reshaped: the ``index`` of reshapes; kept, kept_scalars: number
-# and list of the Scalars that are kept; scalar_weak, array_offsets: offsets of weak references and of all slots of a Scalar
+# slots of views; view: their initial slots; shapes: table of SHAPE rows; cache_part: weft_cache_part, 0 until it
+# is loaded; view_reads: ``cell.VIEW_READS``; transposes: a tuple of paths by dimensions; reshaped: the ``index`` of reshapes;
+# kept, kept_scalars: number and list of the Scalars that are kept; scalar_weak, array_offsets: offsets of weak references and of
+# all slots of a Scalar
 SMALL_STATE = _words(
     "thread own local dict limit homes formats format_count array scalar_type base content source layout ndarray "
     "node_type value dtype shape op params weak leaf nothing empty reduced node node_slots result result_slots allocator "
-    "steps before index view view_slots shapes read view_reads transposes reshaped "
+    "steps before index view view_slots shapes cache_part view_reads transposes reshaped "
     "kept kept_scalars scalar_weak array_offsets array_offset_count",
     pointers="own local dict limit homes formats array scalar_type ndarray node_type leaf nothing empty reduced node result "
-    "allocator view shapes read view_reads transposes reshaped kept_scalars array_offsets",
+    "allocator view shapes cache_part view_reads transposes reshaped kept_scalars array_offsets",
 )
 # kind: FLOAT32, ... UNSIGNED, UNUSED: how a number is read and written; least, most: range of accepted Python ints
 FORMAT = _words("dtype numpy bytes kind least most", pointers="dtype numpy")  # numpy: NumPy's dtype

@@ -26,10 +26,10 @@ def items_of(f: Body, object_: Value) -> Array:
 
 @routine("i64 weft_small_read_list(ptr list, i64 depth, ptr place, ptr kind, i64 address)")
 def read_list(f: Body, list_: Value, depth: Value, place_: Value, kind: Value, address: Value) -> None:
-    """Write the numbers of nested lists to an address. Return the address behind them; 0 if the lists are not regular, or a
-    number is not of the type ``kind`` or is large.
+    """Write the numbers of nested lists to an address. Return the address behind the last number.
 
-    place: with extents, dimensions and format
+    Return 0 if the lists are not regular, if a number is not of the type ``kind``, or if Python has to convert it.
+    place: has extents, dimensions and format
     """
     place = f.record(place_, PLACE)
     count = f.array(place["extents"])[depth]
@@ -49,10 +49,12 @@ def read_list(f: Body, list_: Value, depth: Value, place_: Value, kind: Value, a
     f.ret(at.now)
 
 
-@routine("ptr weft_listed" + BUILTIN, exported=True)
-def listed(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """Builtin (lists, dtype of floats, dtype of integers) -> a new small array of nested lists of floats, or of integers, or
-    None."""
+@routine("ptr weft_join_numbers" + BUILTIN, exported=True)
+def join_numbers(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """Builtin (lists, dtype of floats, dtype of integers) -> a new small array, or None.
+
+    lists: nested lists or tuples of floats alone, or of integers alone
+    """
     arguments, state, place, most = f.array(args, "ptr"), small.state_of(f), small.new_place(f), f.call(small.limit)
     small.none_unless(f, (nargs == 3) & (most > 0))
     item, dims, size = f.variable("ptr", arguments[0]), f.variable("i64"), f.variable("i64", 1)
@@ -86,4 +88,4 @@ def listed(f: Body, self: Value, args: Value, nargs: Value) -> None:
     f.ret(f.call(small.array, node, False))
 
 
-ROUTINES = (read_list, listed)
+ROUTINES = (read_list, join_numbers)

@@ -103,9 +103,9 @@ def copy_part(f: Body, place_: Value, shape: Value, most: Value) -> None:
     f.ret(f.call(small.node, state["leaf"], state["nothing"], shape, form["dtype"], buffer))
 
 
-@routine("void weft_refresh(ptr view)", exported=True)
-def refresh(f: Body, view: Value) -> None:
-    """Let a view cache a copy of the part of its base's content that it shows, as ``Array.node`` does, if that is small."""
+@routine("void weft_cache_part(ptr view)", exported=True)
+def cache_part(f: Body, view: Value) -> None:
+    """Make a node with a copy of the elements of a small view, and store it in the view, as ``Array.node`` does."""
     place, state, most = small.new_place(f), small.state_of(f), f.call(small.limit)
     f.ret_unless(most > 0)
     f.ret_unless(f.call(small.locate, view, place.pointer))
@@ -356,4 +356,4 @@ def full(f: Body, self: Value, args: Value, nargs: Value) -> None:
     f.ret(new.now)
 
 
-ROUTINES = (move, copy_part, refresh, show, take, spread, put, open_, full)
+ROUTINES = (move, copy_part, cache_part, show, take, spread, put, open_, full)

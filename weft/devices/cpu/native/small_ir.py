@@ -92,11 +92,11 @@ def refresh(f: Body, object_: Value) -> None:
     state, none = state_of(f), f.symbol("_Py_NoneStruct")
     f.ret_unless(f.record(object_, OBJECT)["type"] == state["array"])
     base = slot(f, object_, "base")[0]
-    f.ret_if((base == none) | base.null | state["read"].null)
+    f.ret_if((base == none) | base.null | state["cache_part"].null)
     source = slot(f, object_, "source")[0]
     with f.unless(source == none):
         f.ret_if(f.record(source, WEAKREF)["target"] == slot(f, base, "content")[0])
-    f.call_address(state["read"], object_)
+    f.call_address(state["cache_part"], object_)
     f.ret()
 
 

@@ -21,8 +21,8 @@ _MAX_STEP = 1 << 40  # of slices: no sum of a bound and a step overflows
 NO_INDEX, _ELEMENT, _PART = range(3)  # results of ``select``
 
 
-@routine("i1 weft_small_cut(ptr slice, i64 n, ptr out)")
-def cut(f: Body, slice_: Value, n: Value, out_: Value) -> None:
+@routine("i1 weft_small_read_slice(ptr slice, i64 n, ptr out)")
+def read_slice(f: Body, slice_: Value, n: Value, out_: Value) -> None:
     """Write start, length and step of a slice of ``n`` elements. Return False if a bound is neither None nor a Python int."""
     parts, out, none, room = f.record(slice_, SLICE), f.array(out_), f.symbol("_Py_NoneStruct"), f.allocate_fixed("i64")
     overflow = f.allocate_fixed("i64")
@@ -97,7 +97,7 @@ def select(f: Body, place_: Value, index_: Value) -> None:
             keep_dimensions(dims - used.now)
             f.again()
         with f.when(f.record(item.now, OBJECT)["type"] == f.symbol("PySlice_Type")):
-            f.ret_unless(f.call(cut, item.now, extents[d.now], room.pointer), NO_INDEX)
+            f.ret_unless(f.call(read_slice, item.now, extents[d.now], room.pointer), NO_INDEX)
             address.now = address.now + room[0] * strides[d.now]
             keep(room[1], room[2] * strides[d.now])
             d.now = d.now + 1
@@ -289,4 +289,4 @@ def reshape(f: Body, self: Value, args: Value, nargs: Value) -> None:
     f.ret(f.call(make_view, x, place.pointer, none, state["reshaped"]))
 
 
-ROUTINES = (cut, select, make_tuple, make_view, part, item, transpose, reshape)
+ROUTINES = (read_slice, select, make_tuple, make_view, part, item, transpose, reshape)
