@@ -179,7 +179,7 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
     into = nargs == 3
     with f.when(into):
         is_replaceable = (arguments[2] == arguments[0]) & (like.now == x) & (row["result"] == dtype)
-        small.none_unless(f, is_replaceable & f.call(small.is_writable, arguments[0]))
+        small.none_unless(f, is_replaceable & f.call(small.is_base, arguments[0]))
     like_operand, other_operand = like.now, other.now
     f.call("Py_IncRef", like_operand)  # creating objects may run Python code and other threads
     f.call("Py_IncRef", other_operand)
@@ -313,7 +313,7 @@ def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
     is_unshared = (counts[0] == 1) & (counts[1] == 1) & (buffer["export_count"] == 0) & small.slot(f, x, "weak")[0].null
     # constants, whose node is not a leaf, are not written
     small.none_unless(
-        f, is_unshared & f.call(small.is_writable, arguments[0]) & (small.slot(f, x, "op")[0] == small.state_of(f)["leaf"])
+        f, is_unshared & f.call(small.is_base, arguments[0]) & (small.slot(f, x, "op")[0] == small.state_of(f)["leaf"])
     )
     dtype = small.slot(f, x, "dtype")[0]
     source, place = f.variable("ptr", f.allocate_fixed("i64")), small.new_place(f)

@@ -12,9 +12,7 @@ from weft.devices.cpu.native.imported_symbols import BUF_C_CONTIGUOUS, BUFFER_RO
 from weft.devices.cpu.native.layouts import BUFFER, FORMAT, PLACE
 from weft.devices.cpu.native.memory_ir import BUILTIN
 from weft.devices.cpu.native.routine import Body, Value, routine
-from weft.devices.cpu.native.views_ir import NO_INDEX, select
-
-DIMS = f"[{MAX_DIMS} x i64]"
+from weft.devices.cpu.native.views_ir import NO_INDEX, make_tuple, select
 
 
 @routine("void weft_move(ptr to, ptr from)")
@@ -37,7 +35,7 @@ def move(f: Body, to_: Value, from_: Value) -> None:
         last.now, to_step.now, step.now = extents[dims.now], to_strides[dims.now], strides[dims.now]
         outer.now = outer.now // last.now
     target, origin = f.variable("i64", to["address"]), f.variable("i64", source["address"])
-    counters = f.array(f.allocate_fixed(DIMS))
+    counters = f.array(f.allocate_fixed(small.DIMS))
     with f.count_to(dims.now) as k:
         counters[k] = 0
     with f.count_to(outer.now):
@@ -157,11 +155,10 @@ def take(f: Body, self: Value, args: Value, nargs: Value) -> None:
             place["address"], place["dims"] = array["address"], dims
             place["extents"], place["strides"] = array["extents"], array["strides"]
             extents = f.array(array["extents"])
-            shape.now = f.call("PyTuple_New", dims)
+            shape.now = f.call(make_tuple, extents.pointer, dims)
             f.ret_if(shape.now.null, None)
             with f.count_to(dims) as k:
                 size.now = size.now * extents[k]
-                f.call("PyTuple_SetItem", shape.now, k, f.call("PyLong_FromLongLong", extents[k]))
             place["size"] = size.now
         with f.otherwise():  # a number
             failed = f.call("PyObject_GetBuffer", x, view, BUF_C_CONTIGUOUS) != 0
@@ -214,7 +211,7 @@ def put(f: Body, self: Value, args: Value, nargs: Value) -> None:
     arguments, state = f.array(args, "ptr"), small.state_of(f)
     x, index, value, to = arguments[0], arguments[1], arguments[2], small.new_place(f)
     small.none_unless(f, (nargs == 3) & (f.call(small.limit) > 0))
-    small.none_unless(f, f.call(small.is_writable, x))
+    small.none_unless(f, f.call(small.is_base, x))
     small.none_unless(f, f.call(small.locate, x, to.pointer))
     small.none_unless(f, f.call(select, to.pointer, index) != NO_INDEX)
     node = to["node"]
@@ -262,7 +259,7 @@ def open_(f: Body, self: Value, args: Value, nargs: Value) -> None:
     arguments, state = f.array(args, "ptr"), small.state_of(f)
     x, after, most = arguments[0], arguments[1], f.call(small.limit)
     small.none_unless(f, (nargs == 3) & (most > 0))
-    small.none_unless(f, f.call(small.is_writable, x))
+    small.none_unless(f, f.call(small.is_base, x))
     node = f.call(small.content, x)
     small.none_unless(f, ~node.null)
     place = small.new_place(f)

@@ -12,6 +12,8 @@ from weft.devices.cpu.native.layouts import BUFFER, FLOAT32, FLOAT64, FORMAT, IN
 from weft.devices.cpu.native.memory_ir import make, return_none
 from weft.devices.cpu.native.routine import Array, Body, Record, Value, routine
 
+DIMS = f"[{MAX_DIMS} x i64]"  # the type of a word for each dimension
+
 
 def state_of(f: Body) -> Record:
     return f.record(f.symbol("weft_small_state"), SMALL_STATE)
@@ -104,7 +106,7 @@ def new_place(f: Body) -> Record:
     """Return a PLACE with memory for extents and strides."""
     place = f.record(f.allocate_fixed(f"[{len(PLACE)} x i64]"), PLACE)
     for name in ("extents", "strides"):
-        place[name] = f.allocate_fixed(f"[{MAX_DIMS} x i64]")
+        place[name] = f.allocate_fixed(DIMS)
     return place
 
 
@@ -173,9 +175,9 @@ def address(f: Body, node: Value) -> Value:
     return f.record(slot(f, node, "value")[0], BUFFER)["address"]
 
 
-@routine("i1 weft_small_own(ptr object)")
-def is_writable(f: Body, object_: Value) -> None:
-    """Return whether an array may be written: it is neither a Scalar nor a view."""
+@routine("i1 weft_small_is_base(ptr object)")
+def is_base(f: Body, object_: Value) -> None:
+    """Return whether an object is an array that is neither a Scalar nor a view."""
     state = state_of(f)
     is_array = f.record(object_, OBJECT)["type"] == state["array"]
     f.ret(is_array & (slot(f, object_, "base")[0] == f.symbol("_Py_NoneStruct")))
@@ -293,4 +295,4 @@ def array(f: Body, node_: Value, value: Value) -> None:
     f.ret(new)
 
 
-ROUTINES = (limit, content, apply_layout, locate, is_writable, size, format_, number, refresh, same, make_buffer, node, array)
+ROUTINES = (limit, content, apply_layout, locate, is_base, size, format_, number, refresh, same, make_buffer, node, array)

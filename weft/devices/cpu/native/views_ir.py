@@ -16,7 +16,6 @@ from weft.devices.cpu.native.operators_ir import index
 from weft.devices.cpu.native.routine import Body, Value, routine
 from weft.devices.cpu.native.scalars_ir import copy_element
 
-DIMS = f"[{MAX_DIMS} x i64]"
 _MAX_STEP = 1 << 40  # of slices: no sum of a bound and a step overflows
 NO_INDEX, _ELEMENT, _PART = range(3)  # results of ``select``
 
@@ -62,7 +61,7 @@ def select(f: Body, place_: Value, index_: Value) -> None:
     """
     place, none, ellipsis = f.record(place_, PLACE), f.symbol("_Py_NoneStruct"), f.symbol("_Py_EllipsisObject")
     dims, extents, strides = place["dims"], f.array(place["extents"]), f.array(place["strides"])
-    new_extents, new_strides = f.array(f.allocate_fixed(DIMS)), f.array(f.allocate_fixed(DIMS))
+    new_extents, new_strides = f.array(f.allocate_fixed(small.DIMS)), f.array(f.allocate_fixed(small.DIMS))
     room, size, seen = f.array(f.allocate_fixed("[3 x i64]")), f.variable("i64", 1), f.variable("i1", False)
     item, count, used = f.variable("ptr", index_), f.variable("i64", 1), f.variable("i64", 0)
     is_single = f.record(index_, OBJECT)["type"] != f.symbol("PyTuple_Type")
@@ -195,38 +194,32 @@ def make_view(f: Body, x: Value, place_: Value, steps: Value, index_: Value) -> 
     f.ret(new)
 
 
-def is_array(f: Body, x: Value) -> Value:
-    return f.record(x, OBJECT)["type"] == small.state_of(f)["array"]
-
-
 @routine("ptr weft_part" + BUILTIN, exported=True)
 def part(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x, index) -> an element as a Scalar, a view, or None."""
-    arguments, place = f.array(args, "ptr"), small.new_place(f)
-    x, index_ = arguments[0], f.variable("ptr", arguments[1])
+    arguments, state, place = f.array(args, "ptr"), small.state_of(f), small.new_place(f)
+    x, index_, none = arguments[0], arguments[1], f.symbol("_Py_NoneStruct")
     small.none_unless(f, (f.call(small.limit) > 0) & (nargs == 2))
     small.none_unless(f, f.call(small.locate, x, place.pointer))
-    found = f.call(select, place.pointer, index_.now)
+    found = f.call(select, place.pointer, index_)
     with f.when(found == _ELEMENT):
         f.ret(f.call(copy_element, place.pointer))
-    none = f.symbol("_Py_NoneStruct")
-    small.none_unless(f, (found == _PART) & is_array(f, x))
+    small.none_unless(f, (found == _PART) & (f.record(x, OBJECT)["type"] == state["array"]))
     with f.unless(small.slot(f, x, "base")[0] == none):
         small.none_unless(f, small.slot(f, x, "steps")[0] != none)
-    is_single, scalar = f.record(index_.now, OBJECT)["type"] != f.symbol("PyTuple_Type"), small.state_of(f)["scalar_type"]
-    with f.unless(is_single):  # the path of a view is found from Python's ints
-        with f.count_to(small.length(f, index_.now)) as k:
-            small.none_unless(f, f.record(small.items(f, index_.now)[k], OBJECT)["type"] != scalar)
-        f.ret(f.call(make_view, x, place.pointer, none, index_.now))
-    with f.unless(f.record(index_.now, OBJECT)["type"] == scalar):
-        f.ret(f.call(make_view, x, place.pointer, none, index_.now))
-    room = f.array(f.allocate_fixed("i64"))
-    f.call(index, index_.now, room.pointer)
-    number = f.call("PyLong_FromLongLong", room[0])
-    f.ret_if(number.null, None)
-    view = f.call(make_view, x, place.pointer, none, number)
-    f.call("Py_DecRef", number)
-    f.ret(view)
+    index_type, scalar = f.record(index_, OBJECT)["type"], state["scalar_type"]
+    with f.when(index_type == scalar):  # the path of a view is found from Python's ints
+        room = f.array(f.allocate_fixed("i64"))
+        f.call(index, index_, room.pointer)
+        number = f.call("PyLong_FromLongLong", room[0])
+        f.ret_if(number.null, None)
+        view = f.call(make_view, x, place.pointer, none, number)
+        f.call("Py_DecRef", number)
+        f.ret(view)
+    with f.when(index_type == f.symbol("PyTuple_Type")):
+        with f.count_to(small.length(f, index_)) as k:
+            small.none_unless(f, f.record(small.items(f, index_)[k], OBJECT)["type"] != scalar)
+    f.ret(f.call(make_view, x, place.pointer, none, index_))
 
 
 @routine("ptr weft_item" + BUILTIN, exported=True)
@@ -242,8 +235,7 @@ def item(f: Body, self: Value, args: Value, nargs: Value) -> None:
 def transpose(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x) -> a view with the axes reversed, or None. x: an array that is no view."""
     x, place, state, none = f.array(args, "ptr")[0], small.new_place(f), small.state_of(f), f.symbol("_Py_NoneStruct")
-    small.none_unless(f, (f.call(small.limit) > 0) & (nargs == 1) & is_array(f, x))
-    small.none_unless(f, (small.slot(f, x, "base")[0] == none))
+    small.none_unless(f, (f.call(small.limit) > 0) & (nargs == 1) & f.call(small.is_base, x))
     small.none_unless(f, f.call(small.locate, x, place.pointer))
     dims = place["dims"]
     small.none_unless(f, dims < small.length(f, state["transposes"]))
@@ -260,8 +252,7 @@ def reshape(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x, shape) -> a view with these extents, one of which may be -1, or None. x: an array that is no view."""
     arguments, place, state = f.array(args, "ptr"), small.new_place(f), small.state_of(f)
     x, shape, none = arguments[0], arguments[1], f.symbol("_Py_NoneStruct")
-    small.none_unless(f, (f.call(small.limit) > 0) & (nargs == 2) & is_array(f, x))
-    small.none_unless(f, small.slot(f, x, "base")[0] == none)
+    small.none_unless(f, (f.call(small.limit) > 0) & (nargs == 2) & f.call(small.is_base, x))
     small.none_unless(f, f.record(shape, OBJECT)["type"] == f.symbol("PyTuple_Type"))
     small.none_unless(f, f.call(small.locate, x, place.pointer))
     dims, size, extents = small.length(f, shape), place["size"], f.array(place["extents"])
