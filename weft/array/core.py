@@ -32,11 +32,11 @@ from weft.array.views import (
     ViewLayout,
     ViewPath,
     compose_views,
-    path_shape,
     reshape_step,
     view_layout,
     view_memory,
     view_node,
+    view_shape,
     write_along_path,
 )
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
@@ -246,7 +246,7 @@ class Array(NumpyMethods):
             if self._index is RESHAPED:
                 path = () if self._layout[0] == self._base._node.shape else (reshape_step(self._layout[0]),)
             else:
-                shape = path_shape(self._base._node.shape, self._before)
+                shape = view_shape(self._base._node.shape, self._before)
                 selection = select_basic(self._index, shape)
                 assert selection is not None
                 path = compose_views(self._before, selection.path)

@@ -74,9 +74,9 @@ def view_node(node: Node, path: ViewPath) -> Node:
         for step in path:
             node = _apply_step(node, step)
         return node
-    for name, params in path:
-        shape = params["shape"] if name != "permute" else tuple([node.shape[a] for a in params["axes"]])
-        node = Node(TABLE[name], (node,), params, shape, node.dtype, where)
+    for step in path:
+        name, params = step
+        node = Node(TABLE[name], (node,), params, view_shape(node.shape, (step,)), node.dtype, where)
     return node
 
 
@@ -303,13 +303,6 @@ def permute_step(axes: Sequence[int]) -> ViewStep:
     return ("permute", {"axes": tuple(axes)})
 
 
-def path_shape(shape: Shape, path: ViewPath) -> Shape:
-    """Return the shape at the end of a path from an array of ``shape``."""
-    for _, params in path:
-        shape = params["shape"] if "shape" in params else tuple([shape[a] for a in params.get("axes", range(len(shape)))])
-    return shape
-
-
 TRANSPOSES: tuple[ViewPath, ...] = ((), (), *[(permute_step(range(n)[::-1]),) for n in range(2, 9)])  # by dimensions
 RESHAPED = "reshape"  # in place of an index, in a view that native code makes
 
@@ -340,7 +333,7 @@ def view_layout(shape: Shape, dtype: Format, path: ViewPath) -> ViewLayout | Non
         if name == "slice":
             offset += sum([start * stride for start, stride in zip(params["start"], strides, strict=True)])
         strides = view_strides(shape, strides, (step,))
-        shape = tuple([shape[a] for a in params["axes"]]) if name == "permute" else params["shape"]
+        shape = view_shape(shape, (step,))
     nbytes = dtype.bytes
     return shape, tuple([stride * nbytes for stride in strides]), offset * nbytes
 
@@ -357,25 +350,36 @@ def _find_row_steps(shape: Shape) -> tuple[Shape, Shape, Shape, ViewStep]:
     return (0,) * (len(shape) - 1), (1,) * len(shape), (1, *shape[1:]), reshape_step(shape[1:])
 
 
+def view_shape(shape: Shape, path: ViewPath) -> Shape:
+    """Return the shape at the end of a path from an array of ``shape``."""
+    for name, params in path:
+        if name == "permute":
+            shape = tuple([shape[a] for a in params["axes"]])
+        else:
+            shape = params.get("shape", shape)
+    return shape
+
+
 def view_strides(shape: Shape, strides: Sequence[int], path: ViewPath) -> tuple[int, ...]:
     """Return the strides at the end of a path from a cell with ``strides``."""
-    for name, params in path:
+    for step in path:
+        name, params = step
         if name == "slice":
             strides = [s * by for s, by in zip(strides, params["step"], strict=True)]
-            shape = params["shape"]
         elif name == "permute":
-            strides, shape = [strides[a] for a in params["axes"]], tuple(shape[a] for a in params["axes"])
+            strides = [strides[a] for a in params["axes"]]
         elif name in ("real", "imag"):
             strides = [2 * s for s in strides]
         elif name == "view":
-            shape, (have, dtype) = params["shape"], (params["have"].bytes, params["dtype"].bytes)
+            have, dtype = params["have"].bytes, params["dtype"].bytes
             strides = [s * have // dtype for s in strides[:-1]] + [1 if have != dtype else s for s in strides[-1:]]
         elif name == "none":
             strides = row_major(shape)
         else:
             reshaped = reshape_strides(strides, shape, params["shape"])
             assert reshaped is not None  # reshape makes a view only if there are strides
-            strides, shape = reshaped, params["shape"]
+            strides = reshaped
+        shape = view_shape(shape, (step,))
     return tuple(strides)
 
 
