@@ -25,7 +25,7 @@ from weft.graph.primitives.table import CONSTANT, TABLE, bind, check_addressable
 from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES
 from weft.transforms.rebinding import Rebinding
-from weft.transforms.trace import Trace, leaves_traces
+from weft.transforms.trace import Trace, leave_traces_on_interrupt
 from weft.transforms.tracing import is_made_in
 from weft.transforms.tree import flatten_results, flatten_value, unflatten
 
@@ -165,7 +165,7 @@ def _scan_in_groups(
     return carry, _join(ys)
 
 
-@leaves_traces
+@leave_traces_on_interrupt
 def run_loop(
     f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, names: Rebinding, count: Node | None = None,
     until: bool = False,

@@ -27,8 +27,11 @@ def leave_traces() -> None:
     CONTEXT.transform_depth = CONTEXT.retain_graph = CONTEXT.custom_rules = 0
 
 
-def leaves_traces(transform: Callable) -> Callable:
-    """Let a function that enters traces leave them also if Ctrl-C comes while a trace begins or ends."""
+def leave_traces_on_interrupt(transform: Callable) -> Callable:
+    """Decorate a function that enters traces: the outermost call leaves all of them if Ctrl-C ends it.
+
+    Ctrl-C may come within ``Trace.__enter__`` or ``Trace.__exit__``, which then do not restore the context.
+    """
 
     @functools.wraps(transform)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -36,10 +39,9 @@ def leaves_traces(transform: Callable) -> Callable:
             return transform(*args, **kwargs)
         try:
             return transform(*args, **kwargs)
-        except Exception:
-            raise
-        except BaseException:
-            leave_traces()
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                leave_traces()
             raise
 
     return call

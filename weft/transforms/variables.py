@@ -26,7 +26,7 @@ from weft.process.completion import complete_message
 from weft.runtime.cell import read, write
 from weft.runtime.context import CONTEXT
 from weft.transforms.aliases import touch
-from weft.transforms.trace import leaves_traces
+from weft.transforms.trace import leave_traces_on_interrupt
 from weft.transforms.tree import arrays_in, flatten, flatten_value, is_container, is_module, unflatten
 
 _IDENTITY = TABLE["identity"]
@@ -240,7 +240,7 @@ def name_of(f: Any) -> str:
     return getattr(f, "__name__", type(f).__name__)
 
 
-@leaves_traces
+@leave_traces_on_interrupt
 def call_with_variables(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Sequence[Argument], what: str) -> Any:
     """Call ``f`` with the fresh nodes of ``arguments`` in place. ``what`` names the function in messages."""
     CONTEXT.retain_graph += 1

@@ -25,7 +25,7 @@ from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.graph.source_lines import user_frame, user_line
 from weft.transforms.aliases import check_writable, touch
 from weft.transforms.rebinding import Rebinding
-from weft.transforms.trace import VmapTrace, leaves_traces
+from weft.transforms.trace import VmapTrace, leave_traces_on_interrupt
 from weft.transforms.tracing import is_made_in
 from weft.transforms.tree import flatten, flatten_results, flatten_value, is_container, is_module, unflatten
 
@@ -64,7 +64,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
     need_function("vmap: f", f, "give the function, wf.vmap(f)(x), not its result")
 
     @functools.wraps(f)
-    @leaves_traces
+    @leave_traces_on_interrupt
     def mapped(*args: Any, **kwargs: Any) -> Any:
         name = getattr(f, "__name__", type(f).__name__)
         axes = in_axes if isinstance(in_axes, tuple | list) else (in_axes,) * len(args)
