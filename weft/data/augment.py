@@ -180,7 +180,7 @@ def mixup(x: Any, y: Any, num_classes: int | None = None, alpha: float = 0.2, *,
         if num_classes is None:
             raise ValueError("mixup: y has labels, which are mixed as probabilities: give num_classes")
         num_classes = check_int(num_classes, "mixup", "num_classes")
-        labels = ensure_labels("mixup: labels", y if is_integer(y.dtype) else y.astype("int32"), num_classes)
+        labels = ensure_labels("mixup", y if is_integer(y.dtype) else y.astype("int32"), num_classes)
         y = one_hot(labels, num_classes, dtype="float32")
     keys = _split_key("mixup", key, 2)
     order, weight = random.permutation(len(x), key=keys[0]), _draw_beta(float(alpha), keys[1])

@@ -18,7 +18,7 @@ from weft.functions.shape.axes import expand_dims
 from weft.functions.support.arguments import check_range
 from weft.process.docstrings import complete_each
 
-IGNORED_MARKS = (-100, -1, 255)  # labels by which data sets and other libraries mark what has no class
+IGNORED_MARKS = (-100, -1, 255)  # labels that data sets and other libraries give to rows without a class
 
 
 def _fix_shape(prediction: tuple[int, ...], target: tuple[int, ...], argument: str) -> str:
@@ -86,23 +86,23 @@ def read_target(
         if problem := describe_bad_label(operand, shape[axis], ignore_index, can_ignore=True):
             raise LabelError(f"{name}: {problem}")
         return widen_labels(asarray(operand))
-    return ensure_labels(f"{name}: labels", operand, shape[axis], ignore_index, can_ignore=True)
+    return ensure_labels(name, operand, shape[axis], ignore_index, can_ignore=True)
 
 
 def ensure_labels(
     name: str, labels: Array, classes: int, ignore_index: int | None = None, can_ignore: bool = False,
 ) -> Array:
-    """Return labels as int32 or int64. Computed ones are checked here, pending ones by a node; ``name`` begins its message.
+    """Return labels as int32 or int64. Computed labels are checked here, pending ones by a node.
 
-    can_ignore : as for :func:`describe_bad_label`
+    name : the function, which begins the message. can_ignore : see :func:`describe_bad_label`
     """
     wide = widen_labels(labels)
     if labels.node.value is not None:
         if problem := describe_bad_label(labels.numpy(), classes, ignore_index, can_ignore):
-            raise LabelError(f"{name.partition(':')[0]}: {problem}")
+            raise LabelError(f"{name}: {problem}")
         return wide
     checked = wide if ignore_index is None else where(wide == ignore_index, 0, wide)
-    checked = wrap(cast(check_range(checked, classes, name).node, wide.node.dtype))
+    checked = wrap(cast(check_range(checked, classes, f"{name}: labels").node, wide.node.dtype))
     return checked if ignore_index is None else where(wide == ignore_index, ignore_index, checked)
 
 
@@ -168,9 +168,9 @@ def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = No
 
 
 def describe_bad_label(labels: np.ndarray, classes: int, ignore_index: int | None = None, can_ignore: bool = False) -> str:
-    """Return what is wrong with the first label that is neither in 0..classes-1 nor ``ignore_index``; "" if there is none.
+    """Describe the first label that is neither in 0..classes-1 nor ``ignore_index``. Return "" if all labels are valid.
 
-    can_ignore : whether the loss takes ``ignore_index``, which the text proposes for a label that marks rows without one
+    can_ignore : whether the loss has the argument ``ignore_index``; the text then proposes it for a label of ``IGNORED_MARKS``
     """
     if labels.dtype.kind == "V":  # NumPy compares integers of 2 and 4 bits with their own kind only
         labels = labels.astype(np.int8)
@@ -182,9 +182,10 @@ def describe_bad_label(labels: np.ndarray, classes: int, ignore_index: int | Non
         limits = f"there are {classes} classes (0 to {classes - 1})" if classes > 1 else (
             "there is one class; binary_cross_entropy_with_logits is for one logit"
         )
-        mark = labels[bad]
-        fix = f"; a loss with ignore_index={mark} leaves rows with this label out" if can_ignore and mark in IGNORED_MARKS else ""
-        return f"labels out of range: label {mark} at position {at}, but {limits}{fix}"
+        label = labels[bad]
+        is_mark = can_ignore and label in IGNORED_MARKS
+        fix = f"; a loss with ignore_index={label} leaves rows with this label out" if is_mark else ""
+        return f"labels out of range: label {label} at position {at}, but {limits}{fix}"
     return ""
 
 
