@@ -188,8 +188,8 @@ class Array(NumpyMethods):
 
     _base: Array | None
     _steps: ViewPath | None  # of a view: its path from the base; None while it is not known
-    _before: ViewPath  # of a view that native code made: the path of the array that was indexed, and its index
-    _index: Any
+    _before: ViewPath  # of a view that native code made: the path of the array that was indexed
+    _index: Any  # of such a view: the index, or RESHAPED
     _layout: ViewLayout | None  # of a view: where its elements lie; None if NumPy has no such view, or it was not needed yet
     _source: weakref.ref[Node] | None  # of a view: the node of its base from which ``_node`` was computed
     _placeholder_strides: tuple[int, ...]  # of a placeholder for a view: the strides of the view, in elements
@@ -385,7 +385,7 @@ class Array(NumpyMethods):
         if not selection.axes:
             if selection.is_element:
                 return self._element(index, selection)
-            not_available()  # views are made natively once they are many
+            not_available()  # counts the view: after many, native code makes them
             return self._view(selection.path, None if self._base is not None else selection.find_layout(self._node))
         node = self.node
         result = indexing.gather_selection(view_node(node, selection.path), selection)

@@ -654,9 +654,10 @@ _MASK_FACTOR = 16  # masks may select from arrays this much larger than the eage
 
 
 def _native_key(index: Any, memory: np.ndarray) -> tuple | None:
-    """Return an index with index arrays and masks as NumPy takes it, or None if this path does not serve it.
+    """Return an index with index arrays and masks as NumPy takes it. Return None for other parts, and if the index may select
+    more than small work does.
 
-    memory : the indexed array. A selection may be no larger than small work
+    memory : the indexed array
     """
     show = NATIVE_ELEMENTS.show
     key, count = [], memory.nbytes

@@ -304,7 +304,7 @@ def permute_step(axes: Sequence[int]) -> ViewStep:
 
 
 TRANSPOSES: tuple[ViewPath, ...] = ((), (), *[(permute_step(range(n)[::-1]),) for n in range(2, 9)])  # by dimensions
-RESHAPED = "reshape"  # in place of an index, in a view that native code makes
+RESHAPED = "reshape"  # stored in place of an index in reshapes that native code makes
 
 
 def row_major(shape: Shape) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ class SmallOperationContext(NamedTuple):
     node_slots, array_slots, view_slots : initial values of the other slots of a new node, a new array and a new view
     view_reads : the list with the number of times that views have cached a node
     transposes : the path of a transpose by the number of dimensions
-    reshaped : the index of a view that is a reshape
+    reshaped : what a reshape stores in place of an index
     getitem : Python's function of (x, index)
     """
 
@@ -99,17 +99,17 @@ class SmallWork(Protocol):
 
     element(x, index) : return an element as a new Scalar
     part(x, index) : the same, and views for integers, slices, None and an ellipsis
-    item(x, index) : the same, and the result of ``getitem`` where it is None
+    item(x, index) : call ``part``, and ``getitem`` if that returns None
     transpose(x), reshape(x, shape) : return a view of an array that is no view; one extent of the shape may be -1
     store(x, index, number) : write an element, return True if it was written
     number(x) : return the only element as a Python number
     show(x) : return a NumPy array over the memory of an array or a view, for immediate use
     take(x) : return a new array with a copy of an array or a view; take(numpy, dtype): of NumPy's array or number of this dtype
-    open(x, node, opened) : make a node without a value the content of x; put a NumPy array over the memory that x had, if
-        nothing else refers to it, else over a copy, into the list ``opened`` in place of its only item. The caller writes to it,
-        and gives the node its ``base`` as value
+    open(x, node, opened) : make a node without a value the content of x, and put a NumPy array into the list ``opened``, in
+        place of its only item. The array is over the memory of x if nothing else refers to that memory, else over a copy. The
+        caller writes to it, and gives the node its ``base`` as value
     full(shape, dtype, number) : return a new array without empty axes, filled with a number
-    extreme(x, axis, is_least, dtype) : return the positions of the least or the greatest elements, in ``dtype``, int64
+    extreme(x, axis, is_least, dtype) : return the positions of the least or the greatest elements; dtype: int64
     join_numbers(lists, real, integer) : return a new array of nested lists of floats, in the dtype ``real``, or of integers
     put(x, index, value) : write a number or an array of the same dtype to a part of x, which is no view; return True if it was
         written. index: of integers, slices, None and an ellipsis

@@ -40,7 +40,7 @@ def write_if_unshared(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
     if before.value is not None and native is not not_available:
         after = Node(INPUT, (), before.params, before.shape, before.dtype)
         del before
-        opened: list[Any] = [None]  # a signal may come when ``native`` has returned: its result would be lost
+        opened: list[Any] = [None]  # a returned array would be lost if a signal came before it is stored
         NODES_BEING_WRITTEN.add(after)
         try:
             if native(cell, after, opened):

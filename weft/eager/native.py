@@ -27,13 +27,13 @@ from weft.runtime.context import CONTEXT
 
 _NO_PARAMS: dict[str, Any] = {}
 _CLASSES: list[Any] = []
-_INTRODUCED: list[Any] = []
+_ARRAY_FIELDS: list[Any] = []
 _WORK: list[SmallWork | None] = []  # the device's native functions, once the device is in use
 
 
 def not_available(*operands: Any) -> None:
-    """Return None: the place of a native function that is not loaded. Once functions have been missed often, those for elements
-    are loaded, then those for parts of arrays."""
+    """Return None and count the call: it stands in for native functions that are not loaded. ``MAX_MISSES`` calls load those
+    for elements, or those for parts of arrays if those for elements are loaded."""
     if not _PARTS_LOADED and CONTEXT.eager_limit:
         _MISSES[0] += 1
         if _MISSES[0] < MAX_MISSES:
@@ -45,7 +45,7 @@ def not_available(*operands: Any) -> None:
             start()
 
 
-MAX_MISSES = 300  # compiling functions takes 50 to 150 ms, once on each machine; programs that make few small arrays do without
+MAX_MISSES = 300  # compiling the functions takes 50 to 150 ms, once on each machine; programs with few small arrays save that
 _MISSES = [0]
 _PARTS_LOADED: list[bool] = []
 _ELEMENTS = ("element", "store", "number")
@@ -144,13 +144,14 @@ _SHAPED_FUNCTIONS: list[NativeShaped] = []
 
 
 def introduce(array: type, value: type, transposes: tuple[Any, ...], reshaped: str, getitem: Callable[..., Any]) -> None:
-    """Set the classes of arrays and of scalars, and their parts that ``SmallOperationContext`` describes."""
+    """Set the fields of ``SmallOperationContext`` that ``weft.array`` defines."""
     _CLASSES[:] = array, value
-    _INTRODUCED[:] = transposes, reshaped, getitem
+    _ARRAY_FIELDS[:] = transposes, reshaped, getitem
 
 
 def call_after_views(native: Callable[..., Any], *operands: Any) -> Any:
-    """Call a native function that returned None again once views have cached their nodes, which it cannot do itself."""
+    """Let views among the operands cache their nodes, then call a native function again that returned None for them. It lets
+    only small views with a layout cache theirs, and only if the functions for parts are loaded."""
     array, views = _CLASSES[0], False
     for x in operands:
         if type(x) is array and x._base is not None and native is not not_available:
@@ -171,7 +172,7 @@ def start() -> None:
     work = device.small_work(SmallOperationContext(
         CONTEXT, "eager_limit", array, value, Node, INPUT, _NO_PARAMS, "reduced",
         {"inputs": (), "source_line": None, "holder": None}, {"_base": None, "_trace": None},
-        {"_trace": None, "_source": None}, VIEW_READS, *_INTRODUCED,
+        {"_trace": None, "_source": None}, VIEW_READS, *_ARRAY_FIELDS,
     ))
     _WORK.append(work)
     for name in _ELEMENTS:

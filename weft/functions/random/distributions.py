@@ -947,12 +947,15 @@ def _check_weights(p: np.ndarray, least: int) -> None:
 
 
 def _choose_by_weight(unit: Node, weights: Node) -> Node:
-    """Return the number of running sums of the weights that each random number exceeds. Rows of weights broadcast to it."""
+    """Return how many running sums of the weights each random number reaches. The rows of weights broadcast against ``unit``."""
     most = weights.shape[-1] - 1  # rounding may give one more
     if (operands := peek(unit, weights)) is not None:
         sums_now = running(operands[1].astype(np.float64), "sum", np.dtype(np.float64))
-        target = operands[0] * sums_now[..., -1]
-        passed = sums_now.searchsorted(target, "right") if sums_now.ndim == 1 else (sums_now <= target[..., None]).sum(axis=-1)
+        goal_now = operands[0] * sums_now[..., -1]
+        if sums_now.ndim == 1:
+            passed = sums_now.searchsorted(goal_now, "right")
+        else:
+            passed = (sums_now <= goal_now[..., None]).sum(axis=-1)
         index = np.minimum(passed, most)
         return leaf(index, INT64) if unit.shape else integer(int(index), INT64)
     sums = wrap(op("cumulative_sum", cast(weights, FLOAT64), axis=len(weights.shape) - 1))

@@ -120,7 +120,7 @@ _NUMPY_FOLDS = {  # function -> NumPy's method, and the dtypes for which it has 
 
 @memoise
 def _reduced_params(axis: int, shape: Shape) -> dict[str, Any]:
-    """Return the params of a reduction's result, for messages about shapes that do not broadcast."""
+    """Return the params of the result of a reduction along one axis; messages about shapes that do not broadcast name it."""
     return {"reduced": ((axis % len(shape),), shape)}
 
 
@@ -340,7 +340,7 @@ def _find_index(function: str, x: Any, axis: int | None, keepdims: bool, out: Ar
 
 
 def _find_natively(function: str, x: Any, axis: int | None) -> Any:
-    """Return the index of an extreme of a small array; None for every case that is not plain."""
+    """Return the index of an extreme of a small array, or None if neither native code nor NumPy serves the arguments."""
     native = NATIVE_ELEMENTS.extreme
     if (result := native(x, axis, function == "argmin", INT64)) is None:
         return _fold_in_numpy(function, x, axis, INT64)

@@ -46,7 +46,7 @@ def find_extreme(f: Body, format_: Value, address: Value, count: Value, stride: 
 
 @routine("ptr weft_extreme" + BUILTIN, exported=True)
 def extreme(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """Builtin (x, axis or None, whether the least, dtype of the result) -> an array of positions, or None."""
+    """Builtin (x, axis or None, is_least, dtype of the result) -> an array of positions, or None."""
     arguments, state, none = f.array(args, "ptr"), small.state_of(f), f.symbol("_Py_NoneStruct")
     x, axis, place = arguments[0], arguments[1], small.new_place(f)
     small.none_unless(f, (nargs == 4) & (f.call(small.limit) > 0))

@@ -115,7 +115,7 @@ OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # kinds of program inputs
 WARM_WRITTEN = _words("input output nodes buffers")
 
 RELEASE_ABOVE_WORK = 1 << 18  # elements, or steps of a sum, above which a dynamic kernel releases the interpreter lock
-MAX_KEPT = 256  # Scalars that are kept for the next elements
+MAX_KEPT = 256  # dead Scalars that are kept for the next elements that are read
 MAX_SMALL_BYTES = 1 << 20  # bytes of the largest result of a native small operation
 
 # The state of small operations (small_ir.py), written by ``call_tables.CPUSmall``. thread: id of the thread whose dict of
@@ -138,7 +138,7 @@ SMALL_STATE = _words(
 FORMAT = _words("dtype numpy bytes kind least most", pointers="dtype numpy")  # numpy: NumPy's dtype
 # Where the elements of a small array lie: its node, or that of its base; a FORMAT row; extents and strides (in bytes) as C arrays
 PLACE = _words("node format address shape dims extents strides size", pointers="node format shape extents strides")
-# extents and strides that a view had, and the tuples of them, which other views share: a row of a hash table of SHAPES rows
+# A row of the hash table of SHAPES rows: extents and strides of a view as words, and as the tuples that later views share
 SHAPE = {**_words("dims shape strides", pointers="shape strides"), "words": (24, "i64")}  # extents, then strides
 SHAPES, SHAPE_DIMS = 64, 4
 SHAPE_SIZE = 24 + 16 * SHAPE_DIMS

@@ -252,9 +252,9 @@ def put(f: Body, self: Value, args: Value, nargs: Value) -> None:
 def open_(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (x, node, opened) -> True if x now has ``node`` as its content, or None.
 
-    The only item of the list ``opened`` is then a NumPy array over the memory of x if nothing else refers to it, else over a
-    copy. The caller writes to it, and makes its base the value of the node. The result would be lost with the memory if a signal
-    came before the caller stored it.
+    The NumPy array is put into the list ``opened``, in place of its only item: over the memory of x if nothing else refers to
+    that memory, else over a copy. The caller writes to the array, and makes its base the value of the node. A returned array
+    would be lost if a signal came before the caller stored it.
     """
     arguments, state = f.array(args, "ptr"), small.state_of(f)
     x, after, most = arguments[0], arguments[1], f.call(small.limit)

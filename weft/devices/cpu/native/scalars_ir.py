@@ -1,6 +1,6 @@
 """Scalars in emitted code: a Scalar that dies is kept with its node and its buffer, for the next element that is read.
 
-Three objects are otherwise made and freed for each number, which takes three quarters of the time of ``x[i]``.
+Making and freeing these three objects for each number took three quarters of the time of ``x[i]``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def has_slots(f: Body, object_: Value, pairs: Value, count: Value) -> None:
 
 @routine("i1 weft_small_keepable(ptr scalar)")
 def is_keepable(f: Body, scalar: Value) -> None:
-    """Return whether a Scalar that dies, its node and its buffer are like new ones, and nothing else refers to them."""
+    """Return whether a dying Scalar can be kept: its slots, its node and its buffer are as in a new Scalar, and nothing else
+    refers to them."""
     state = small.state_of(f)
     is_plain = (f.record(scalar, OBJECT)["type"] == state["scalar_type"]) & small.slot(f, scalar, "scalar_weak")[0].null
     f.ret_unless(is_plain & f.call(has_slots, scalar, state["result"], state["result_slots"]), False)

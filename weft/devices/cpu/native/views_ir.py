@@ -55,9 +55,9 @@ def read_slice(f: Body, slice_: Value, n: Value, out_: Value) -> None:
 
 @routine("i64 weft_small_select(ptr place, ptr index)")
 def select(f: Body, place_: Value, index_: Value) -> None:
-    """Turn a place into that of the part that an index of integers, slices, None and an ellipsis selects.
+    """Change a place to the part that an index of integers, slices, None and an ellipsis selects.
 
-    Return ``_ELEMENT`` if all dimensions have an integer, else ``_PART``, or ``NO_INDEX`` for every other index.
+    Return ``_ELEMENT`` if all dimensions have an integer, else ``_PART``. Return ``NO_INDEX`` for other indices.
     """
     place, none, ellipsis = f.record(place_, PLACE), f.symbol("_Py_NoneStruct"), f.symbol("_Py_EllipsisObject")
     dims, extents, strides = place["dims"], f.array(place["extents"]), f.array(place["strides"])
@@ -128,7 +128,7 @@ def make_tuple(f: Body, words: Value, count: Value) -> None:
 
 @routine("i1 weft_small_shapes(ptr place, ptr out)")
 def find_shapes(f: Body, place_: Value, out_: Value) -> None:
-    """Store new references to the tuples of a place's extents and strides. Return False with an exception set."""
+    """Store new references to the tuples of a place's extents and strides. Return False if that fails, with an exception set."""
     place, out = f.record(place_, PLACE), f.array(out_, "ptr")
     dims, extents, strides = place["dims"], f.array(place["extents"]), f.array(place["strides"])
     is_short, code = dims <= layouts.SHAPE_DIMS, f.variable("i64", dims)
@@ -168,9 +168,9 @@ def find_shapes(f: Body, place_: Value, out_: Value) -> None:
 
 @routine("ptr weft_small_view(ptr x, ptr place, ptr steps, ptr index)")
 def make_view(f: Body, x: Value, place_: Value, steps: Value, index_: Value) -> None:
-    """Return a new view of an array, or of a view whose path is known, at a place in its memory; null with an exception set.
+    """Return a new view of x at a place in the memory of x, or null with an exception set. x: an array, or a view with a path.
 
-    steps: its path, or None if that follows from ``index``
+    steps: the path of the new view, or None if ``Array._path`` is to find it from ``index``
     """
     place, state, none = f.record(place_, PLACE), small.state_of(f), f.symbol("_Py_NoneStruct")
     owner, before, base = f.variable("ptr", x), f.variable("ptr", state["empty"]), small.slot(f, x, "base")[0]
@@ -224,7 +224,7 @@ def part(f: Body, self: Value, args: Value, nargs: Value) -> None:
 
 @routine("ptr weft_item" + BUILTIN, exported=True)
 def item(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """Builtin (x, index) -> the result of ``part``, or of ``self``, a Python function, where that is None."""
+    """Builtin (x, index) -> the result of ``part``; if ``part`` returns None, of the Python function ``self``."""
     out = f.call(part, self, args, nargs)
     f.ret_unless(out == f.symbol("_Py_NoneStruct"), out)
     f.call("Py_DecRef", out)
