@@ -8,7 +8,6 @@ from weft.devices.cpu.native.layouts import BUFFER, FLOAT32, FLOAT64, FORMAT, IN
 from weft.devices.cpu.native.memory_ir import BUILTIN
 from weft.devices.cpu.native.operators_ir import index
 from weft.devices.cpu.native.routine import Body, Routine, Value, routine
-from weft.devices.cpu.native.views_ir import make_tuple
 
 MAX_SIZE = 1 << 10  # elements
 
@@ -73,7 +72,7 @@ def extreme(f: Body, self: Value, args: Value, nargs: Value) -> None:
     number = size // count.now
     node = place["node"]
     f.call("Py_IncRef", node)  # creating objects may run Python code and other threads
-    shape, new = f.call(make_tuple, extents.pointer, dims.now), f.variable("ptr")
+    shape, new = f.call(small.make_tuple, extents.pointer, dims.now), f.variable("ptr")
     with f.unless(shape.null):
         buffer = f.call(small.make_buffer, number << 3)
         with f.unless(buffer.null):

@@ -8,7 +8,6 @@ from weft.devices.cpu.native.imported_symbols import LIST, MAX_DIMS, OBJECT
 from weft.devices.cpu.native.layouts import BUFFER, FORMAT, PLACE
 from weft.devices.cpu.native.memory_ir import BUILTIN
 from weft.devices.cpu.native.routine import Array, Body, Value, routine
-from weft.devices.cpu.native.views_ir import make_tuple
 
 
 def is_list(f: Body, object_: Value) -> Value:
@@ -81,7 +80,7 @@ def join_numbers(f: Body, self: Value, args: Value, nargs: Value) -> None:
     with f.when(read == 0):
         f.call("Py_DecRef", buffer)
     small.none_unless(f, read != 0)
-    shape = f.call(make_tuple, extents.pointer, dims.now)
+    shape = f.call(small.make_tuple, extents.pointer, dims.now)
     f.ret_if(shape.null, None, buffer)
     node = f.call(small.node, state["leaf"], state["nothing"], shape, f.record(format_, FORMAT)["dtype"], buffer)
     f.call("Py_DecRef", shape)

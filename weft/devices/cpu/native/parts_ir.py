@@ -12,7 +12,7 @@ from weft.devices.cpu.native.imported_symbols import BUF_C_CONTIGUOUS, BUFFER_RO
 from weft.devices.cpu.native.layouts import BUFFER, FORMAT, PLACE
 from weft.devices.cpu.native.memory_ir import BUILTIN
 from weft.devices.cpu.native.routine import Body, Value, routine
-from weft.devices.cpu.native.views_ir import NO_INDEX, make_tuple, select
+from weft.devices.cpu.native.views_ir import NO_INDEX, select
 
 
 @routine("void weft_move(ptr to, ptr from)")
@@ -155,7 +155,7 @@ def take(f: Body, self: Value, args: Value, nargs: Value) -> None:
             place["address"], place["dims"] = array["address"], dims
             place["extents"], place["strides"] = array["extents"], array["strides"]
             extents = f.array(array["extents"])
-            shape.now = f.call(make_tuple, extents.pointer, dims)
+            shape.now = f.call(small.make_tuple, extents.pointer, dims)
             f.ret_if(shape.now.null, None)
             with f.count_to(dims) as k:
                 size.now = size.now * extents[k]

@@ -1,4 +1,4 @@
-"""Common parts of the native small operations (``operators_ir.py``).
+"""Common parts of the native small operations (``operators_ir.py``, ``parts_ir.py``, ``views_ir.py`` and others).
 
 Each operation is a builtin that Python calls first. It returns None, and Python takes over, for pending arrays, traces, other
 classes, unsuitable dtypes and large results. ``call_tables.py`` writes the tables.
@@ -268,6 +268,19 @@ def make_buffer(f: Body, nbytes: Value) -> None:
     f.ret(f.call(make, state["allocator"], home, nbytes))
 
 
+@routine("ptr weft_small_tuple(ptr words, i64 count)")
+def make_tuple(f: Body, words: Value, count: Value) -> None:
+    """Return a new tuple of integers, or null with an exception set."""
+    out = f.call("PyTuple_New", count)
+    f.ret_if(out.null, None)
+    with f.count_to(count) as k:
+        integer_ = f.call("PyLong_FromLongLong", f.array(words)[k])
+        f.ret_if(integer_.null, None, out)
+        items(f, out)[k] = integer_
+    f.call("PyObject_GC_UnTrack", out)
+    f.ret(out)
+
+
 @routine("ptr weft_small_node(ptr op, ptr params, ptr shape, ptr dtype, ptr buffer)")
 def node(f: Body, op: Value, params: Value, shape: Value, dtype: Value, buffer: Value) -> None:
     """Return a new node that takes over a reference to a buffer; null with an exception set if there is no memory."""
@@ -293,6 +306,3 @@ def array(f: Body, node_: Value, value: Value) -> None:
     with f.when(value):  # a Scalar keeps its leaf
         f.call("PyObject_GC_UnTrack", new)
     f.ret(new)
-
-
-ROUTINES = (limit, content, apply_layout, locate, is_base, size, format_, number, refresh, same, make_buffer, node, array)

@@ -113,19 +113,6 @@ def select(f: Body, place_: Value, index_: Value) -> None:
     f.ret(result.now)
 
 
-@routine("ptr weft_small_tuple(ptr words, i64 count)")
-def make_tuple(f: Body, words: Value, count: Value) -> None:
-    """Return a tuple of integers, or null."""
-    out = f.call("PyTuple_New", count)
-    f.ret_if(out.null, None)
-    with f.count_to(count) as k:
-        number = f.call("PyLong_FromLongLong", f.array(words)[k])
-        f.ret_if(number.null, None, out)
-        small.items(f, out)[k] = number
-    f.call("PyObject_GC_UnTrack", out)
-    f.ret(out)
-
-
 @routine("i1 weft_small_shapes(ptr place, ptr out)")
 def find_shapes(f: Body, place_: Value, out_: Value) -> None:
     """Store new references to the tuples of a place's extents and strides. Return False if that fails, with an exception set."""
@@ -148,9 +135,9 @@ def find_shapes(f: Body, place_: Value, out_: Value) -> None:
             out[part_] = row[name]
             f.call("Py_IncRef", out[part_])
         f.ret(True)
-    out[0], out[1] = f.call(make_tuple, extents.pointer, dims), None
+    out[0], out[1] = f.call(small.make_tuple, extents.pointer, dims), None
     f.ret_if(out[0].null, False)
-    out[1] = f.call(make_tuple, strides.pointer, dims)
+    out[1] = f.call(small.make_tuple, strides.pointer, dims)
     f.ret_if(out[1].null, False)  # the caller releases the first
     with f.when(is_short):
         before = [row["shape"], row["strides"]]
@@ -280,4 +267,4 @@ def reshape(f: Body, self: Value, args: Value, nargs: Value) -> None:
     f.ret(f.call(make_view, x, place.pointer, none, state["reshaped"]))
 
 
-ROUTINES = (read_slice, select, make_tuple, make_view, part, item, transpose, reshape)
+ROUTINES = (read_slice, select, make_view, part, item, transpose, reshape)
