@@ -178,9 +178,8 @@ def address(f: Body, node: Value) -> Value:
 @routine("i1 weft_small_is_base(ptr object)")
 def is_base(f: Body, object_: Value) -> None:
     """Return whether an object is an array that is neither a Scalar nor a view."""
-    state = state_of(f)
-    is_array = f.record(object_, OBJECT)["type"] == state["array"]
-    f.ret(is_array & (slot(f, object_, "base")[0] == f.symbol("_Py_NoneStruct")))
+    f.ret_unless(f.record(object_, OBJECT)["type"] == state_of(f)["array"], False)
+    f.ret(slot(f, object_, "base")[0] == f.symbol("_Py_NoneStruct"))
 
 
 @routine("i64 weft_small_size(ptr shape)")
