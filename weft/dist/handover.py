@@ -29,7 +29,7 @@ _RECEIVER = _Receiver()
 
 
 @contextmanager
-def receive_by(take: Take | None) -> Iterator[None]:
+def receive_by(take: Take) -> Iterator[None]:
     """Let ``take(number, arrays)`` have what programs hand over inside a ``with`` block. The arrays are valid during the call."""
     before, _RECEIVER.take = _RECEIVER.take, take
     try:
