@@ -13,6 +13,11 @@ import numpy as np
 BUCKET_BYTES = 1 << 22  # of gradients: smaller exchanges cost more messages, larger ones begin later
 
 
+def identify_thread() -> tuple[int, int]:
+    """Return the numbers of this process and this thread."""
+    return os.getpid(), threading.get_ident()
+
+
 class Exchange:
     """An exchange that has begun. ``is_done`` is set when it has a result, or has failed."""
 
@@ -25,12 +30,11 @@ class Exchanges:
     """The exchanges of a rank. After one has failed, all others fail with its error.
 
     thread : process and thread that runs them, or None if none has begun beside the program
-    is_awaited : whether the program waits for one
     """
 
     def __init__(self) -> None:
         self.thread: tuple[int, int] | None = None
-        self.is_awaited = False
+        self._is_awaited = False  # whether the program waits for one
         self._error: BaseException | None = None
         self._queue: SimpleQueue[Exchange] = SimpleQueue()
         self._last: Exchange | None = None
@@ -58,13 +62,13 @@ class Exchanges:
 
     def drain(self) -> None:
         """Return when all that has begun is done, or has failed."""
-        if self._last is not None and (os.getpid(), threading.get_ident()) != self.thread:
+        if self._last is not None and identify_thread() != self.thread:
             self._wait(self._last)
             self._last = None
 
     def is_beside(self) -> bool:
         """Return whether this thread runs an exchange that the program does not wait for."""
-        return not self.is_awaited and (os.getpid(), threading.get_ident()) == self.thread
+        return not self._is_awaited and identify_thread() == self.thread
 
     @property
     def is_idle(self) -> bool:
@@ -81,11 +85,11 @@ class Exchanges:
         return self.finish(exchange) if isinstance(exchange, Exchange) else exchange
 
     def _wait(self, exchange: Exchange) -> None:
-        self.is_awaited = True
+        self._is_awaited = True
         try:
             exchange.is_done.wait()
         finally:  # Ctrl-C, after which the program may go on
-            self.is_awaited = False
+            self._is_awaited = False
 
     def _work(self) -> None:
         while True:
