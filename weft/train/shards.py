@@ -357,7 +357,7 @@ class ShardStepper(Stepper):
         targets = named_arrays(self.model)
         if self._parts is not None:
             for name, p in targets.items():
-                self._parts.arrays[name][...] = self._partition.cut(name, p)
+                self._parts.arrays[name][...] = self._partition.extract_part(name, p)
             targets = self._parts.arrays
         self._update_arrays(targets, slopes, lr, value, figures[1 + len(self.metrics)], factor, is_finite)
         groups = [] if self._parts is None else self._parts.groups
