@@ -41,7 +41,7 @@ class Exchanges:
         self._numbered: dict[int, Exchange | np.ndarray] = {}
 
     def begin(self, run: Callable[[], Any]) -> Exchange:
-        """Let the thread call ``run`` after all that has begun before."""
+        """Let the thread call ``run`` after the exchanges that have begun before."""
         self._last = exchange = Exchange(run)
         if self.thread is None:
             thread = threading.Thread(target=self._work, name="weft exchanges", daemon=True)
@@ -61,7 +61,7 @@ class Exchanges:
         return exchange.result
 
     def drain(self) -> None:
-        """Return when all that has begun is done, or has failed."""
+        """Wait until each exchange that has begun is done or has failed."""
         if self._last is not None and identify_thread() != self.thread:
             self._wait(self._last)
             self._last = None
@@ -72,7 +72,7 @@ class Exchanges:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether all that has begun is done."""
+        """Return whether no exchange is running or waiting."""
         return self._last is None or self._last.is_done.is_set()
 
     def keep(self, number: int, exchange: Exchange | np.ndarray) -> None:
@@ -105,7 +105,7 @@ class Exchanges:
 
 
 def make_buckets(sizes: Sequence[tuple[Hashable, int]]) -> list[list[int]]:
-    """Return the numbers of gradients that are exchanged together. sizes : form and bytes of each gradient
+    """Return the indices of gradients that are exchanged together. sizes : form and bytes of each gradient
 
     The last come first, as a backward pass computes them. Gradients of a bucket have one form, and at least ``BUCKET_BYTES``
     bytes, except in the last bucket of a form.
