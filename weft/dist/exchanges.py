@@ -13,6 +13,11 @@ import numpy as np
 BUCKET_BYTES = 1 << 22  # of gradients: smaller exchanges cost more messages, larger ones begin later
 
 
+def identify_thread() -> tuple[int, int]:
+    """Return the numbers of this process and this thread."""
+    return os.getpid(), threading.get_ident()
+
+
 class Exchange:
     """An exchange that has begun. ``is_done`` is set when it has a result, or has failed."""
 
@@ -25,19 +30,18 @@ class Exchanges:
     """The exchanges of a rank. After one has failed, all others fail with its error.
 
     thread : process and thread that runs them, or None if none has begun beside the program
-    is_awaited : whether the program waits for one
     """
 
     def __init__(self) -> None:
         self.thread: tuple[int, int] | None = None
-        self.is_awaited = False
+        self._is_awaited = False  # whether the program waits for one
         self._error: BaseException | None = None
         self._queue: SimpleQueue[Exchange] = SimpleQueue()
         self._last: Exchange | None = None
         self._numbered: dict[int, Exchange | np.ndarray] = {}
 
     def begin(self, run: Callable[[], Any]) -> Exchange:
-        """Let the thread call ``run`` after all that has begun before."""
+        """Let the thread call ``run`` after the exchanges that have begun before."""
         self._last = exchange = Exchange(run)
         if self.thread is None:
             thread = threading.Thread(target=self._work, name="weft exchanges", daemon=True)
@@ -57,18 +61,18 @@ class Exchanges:
         return exchange.result
 
     def drain(self) -> None:
-        """Return when all that has begun is done, or has failed."""
-        if self._last is not None and (os.getpid(), threading.get_ident()) != self.thread:
+        """Wait until each exchange that has begun is done or has failed."""
+        if self._last is not None and identify_thread() != self.thread:
             self._wait(self._last)
             self._last = None
 
     def is_beside(self) -> bool:
         """Return whether this thread runs an exchange that the program does not wait for."""
-        return not self.is_awaited and (os.getpid(), threading.get_ident()) == self.thread
+        return not self._is_awaited and identify_thread() == self.thread
 
     @property
     def is_idle(self) -> bool:
-        """Return whether all that has begun is done."""
+        """Return whether no exchange is running or waiting."""
         return self._last is None or self._last.is_done.is_set()
 
     def keep(self, number: int, exchange: Exchange | np.ndarray) -> None:
@@ -81,11 +85,11 @@ class Exchanges:
         return self.finish(exchange) if isinstance(exchange, Exchange) else exchange
 
     def _wait(self, exchange: Exchange) -> None:
-        self.is_awaited = True
+        self._is_awaited = True
         try:
             exchange.is_done.wait()
         finally:  # Ctrl-C, after which the program may go on
-            self.is_awaited = False
+            self._is_awaited = False
 
     def _work(self) -> None:
         while True:
@@ -101,7 +105,7 @@ class Exchanges:
 
 
 def make_buckets(sizes: Sequence[tuple[Hashable, int]]) -> list[list[int]]:
-    """Return the numbers of gradients that are exchanged together. sizes : form and bytes of each gradient
+    """Return the indices of gradients that are exchanged together. sizes : form and bytes of each gradient
 
     The last come first, as a backward pass computes them. Gradients of a bucket have one form, and at least ``BUCKET_BYTES``
     bytes, except in the last bucket of a form.

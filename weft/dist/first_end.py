@@ -1,4 +1,4 @@
-"""Which rank of this host ends first: the launcher of MPI ends the others after it, and may name one of these."""
+"""Find the rank of this host that ends first: the launcher of MPI ends the others after it, and may name one of those."""
 
 from __future__ import annotations
 

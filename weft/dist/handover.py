@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ from weft.array.convert import as_node
 from weft.dtypes.formats import INT32
 from weft.graph.node import Primitive
 from weft.graph.primitives.common import moving
+from weft.process.attributes import change_attribute
 from weft.transforms.effect_order import run_effect
 
 Take = Callable[[int, Sequence[np.ndarray]], None]
 
 
 class _Receiver(threading.local):
-    """The function that takes what the running program of this thread hands over; without one it is lost."""
+    """The function that takes the arrays that the running program of this thread hands over. Without one they are dropped."""
 
     take: Take | None = None
 
@@ -28,14 +29,9 @@ class _Receiver(threading.local):
 _RECEIVER = _Receiver()
 
 
-@contextmanager
-def receive_by(take: Take | None) -> Iterator[None]:
-    """Let ``take(number, arrays)`` have what programs hand over inside a ``with`` block. The arrays are valid during the call."""
-    before, _RECEIVER.take = _RECEIVER.take, take
-    try:
-        yield
-    finally:
-        _RECEIVER.take = before
+def receive_by(take: Take) -> AbstractContextManager[None]:
+    """Call ``take(number, arrays)`` when programs hand arrays over inside a ``with`` block. They are valid during the call."""
+    return change_attribute(_RECEIVER, "take", take)
 
 
 def hand_over(number: int, arrays: Sequence[Array]) -> None:

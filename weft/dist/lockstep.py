@@ -6,8 +6,8 @@ Each shard runs in a thread of its own, so the programs of all ranks are those o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from weft.graph.node import Node, Primitive
 from weft.graph.primitives.call import call
 from weft.graph.primitives.common import moving
 from weft.graph.primitives.table import bind
+from weft.process.attributes import change_attribute
 from weft.runtime.context import CONTEXT
 from weft.transforms.effect_order import run_effect
 
@@ -36,17 +37,12 @@ class _Shard(threading.local):
 _SHARD = _Shard()
 
 
-@contextmanager
-def trace_shard(weight: float) -> Iterator[None]:
+def trace_shard(weight: float) -> AbstractContextManager[None]:
     """Let layers ask for sums over the shards inside a ``with`` block.
 
     weight : the factor of this shard's gradient in the job's
     """
-    before, _SHARD.weight = _SHARD.weight, weight
-    try:
-        yield
-    finally:
-        _SHARD.weight = before
+    return change_attribute(_SHARD, "weight", weight)
 
 
 def is_shard() -> bool:

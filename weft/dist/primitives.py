@@ -149,7 +149,7 @@ def _batch(name: str, behind: bool, shift: int) -> Callable[..., tuple[Node, int
 # ---- beside the program
 
 
-def _beginning(name: str, reference: Callable[..., np.ndarray], of_copy: Callable[..., np.ndarray]) -> Primitive:
+def _make_beginning(name: str, reference: Callable[..., np.ndarray], of_copy: Callable[..., np.ndarray]) -> Primitive:
     """Return the primitive that begins a collective and returns its ``number``, for ``_FINISH``.
 
     of_copy : the collective of an operand that it may overwrite
@@ -185,7 +185,7 @@ def _enter(name: str, rule: Any, algorithm: Any, vjp: Any, behind: bool = False,
     entry = _ENTRIES[name] = Primitive(
         f"dist_{name}", "host", rule, reference, None, vjp, _batch(name, behind, shift), moving, raises=True, effect=True,
         jvp=_tangent(name), on_device=_on_card(name, algorithm) if on_cards else None,
-        halves=(_beginning(name, reference, of_copy), _FINISH),
+        halves=(_make_beginning(name, reference, of_copy), _FINISH),
     )
     return entry
 

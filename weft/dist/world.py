@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ import numpy as np
 from weft.dist.agreement import MESSAGE_TAGS, agree_to_leave, empty, unpack
 from weft.dist.algorithms import Link, all_to_all
 from weft.dist.engine import Engine, Request
-from weft.dist.exchanges import Exchanges
+from weft.dist.exchanges import Exchanges, identify_thread
 from weft.dist.failures import FAILED, HUNG, describe_error
 from weft.dist.mpi import MPI, launched_rank, refuse_lost_ranks
 from weft.dist.report import DONE, FAILURE, WAITING, Report
@@ -42,7 +41,7 @@ class World:
         self.patience = float(os.environ.get(PATIENCE_VARIABLE, 60))
         self.has_left = False  # whether MPI has ended
         self.failure = ""  # why no more messages can be exchanged
-        self._thread = os.getpid(), threading.get_ident()
+        self._thread = identify_thread()
         self._unsent: list[tuple[Request, int]] = []  # messages of ``send`` that may not have left
         self.report: Report  # if there is an engine
         self.exchanges = Exchanges()
@@ -86,7 +85,7 @@ class World:
 
     def is_elsewhere(self) -> bool:
         """Return whether this is another thread, or a forked process: the order of their collectives would be accidental."""
-        return (os.getpid(), threading.get_ident()) not in (self._thread, self.exchanges.thread)
+        return identify_thread() not in (self._thread, self.exchanges.thread)
 
     def wait(self, requests: Sequence[tuple[Request, int]], what: str) -> None:
         """Wait until the requests, each with the rank at the other end, are done; at most ``patience`` seconds."""

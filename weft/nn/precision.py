@@ -36,6 +36,7 @@ from weft.graph.primitives.settings import check_formats, format_params
 from weft.graph.primitives.settings import current_precision as matmul_precision
 from weft.nn.block_rounding import rounded_blocks
 from weft.nn.module_tree import CALL_HOOK, ModuleTree
+from weft.process.attributes import change_attribute
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import CONTEXT
 from weft.transforms.custom import custom_vjp
@@ -366,14 +367,9 @@ def _check_patterns(chosen: Precision, module: ModuleTree) -> None:
             raise ValueError(f"precision: {pattern!r} matches no layer of {type(module).__name__}; there are {layers}")
 
 
-@contextmanager
-def count_overflows(counter: Array | None) -> Iterator[None]:
+def count_overflows(counter: Array | None) -> AbstractContextManager[None]:
     """Context manager: the gradient of ``counter`` becomes the number of roundings of gradients that overflow."""
-    before, _OVERFLOW_COUNTER.overflows = _OVERFLOW_COUNTER.overflows, counter
-    try:
-        yield
-    finally:
-        _OVERFLOW_COUNTER.overflows = before
+    return change_attribute(_OVERFLOW_COUNTER, "overflows", counter)
 
 
 def current_precision() -> LayerPrecision | None:

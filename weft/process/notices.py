@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+
+from weft.process.attributes import change_attribute
 
 DELAY_S = 1.0
 
@@ -26,14 +28,9 @@ def in_notebook() -> bool:
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
-@contextmanager
-def silent(is_silent: bool = True) -> Iterator[None]:
+def silent(is_silent: bool = True) -> AbstractContextManager[None]:
     """Context manager: show no notices in this thread."""
-    before, _STATE.is_silent = _STATE.is_silent, is_silent or _STATE.is_silent
-    try:
-        yield
-    finally:
-        _STATE.is_silent = before
+    return change_attribute(_STATE, "is_silent", is_silent or _STATE.is_silent)
 
 
 @contextmanager

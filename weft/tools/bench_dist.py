@@ -151,7 +151,7 @@ def _time_steps(net: Any, x: Any, y: Any, loss: Callable) -> tuple[float, float,
     """Return the seconds of a step of each rank alone, those with an exchange of the gradients, and the number of parameters."""
     import weft as wf
     from weft.train.batches import Arrays, check_samples
-    from weft.train.fit import cast_in_memory, casts_to_float32
+    from weft.train.feeds import cast_in_memory, casts_to_float32
     from weft.train.ranks import Ranks
     from weft.train.shards import make_stepper
 

@@ -36,6 +36,7 @@ from weft.kernel.ir import Contraction, Kernel
 from weft.nn.module import Module
 from weft.nn.module_tree import CALL_HOOK
 from weft.placement.device_figures import Machine
+from weft.process.attributes import change_attribute
 from weft.runtime import execute
 from weft.runtime.context import CONTEXT
 from weft.runtime.execute import add_user_line, make_index_error
@@ -202,11 +203,8 @@ class _Twin(JittedFunction):
 
     def _trace_and_run(self, *args: Any, **kwargs: Any) -> Any:
         self._session.trace_count += self._session.recording
-        before, self._session._tracing = self._session._tracing, getattr(self.f, "__name__", type(self.f).__name__)
-        try:
+        with change_attribute(self._session, "_tracing", getattr(self.f, "__name__", type(self.f).__name__)):
             return super()._trace_and_run(*args, **kwargs)
-        finally:
-            self._session._tracing = before
 
 
 def _mark(where: Any) -> tuple[Any, int, str, str | None]:

@@ -7,8 +7,7 @@ constants, as in masks, are no origin.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +22,7 @@ from weft.graph.source_lines import file_name, user_frame, user_line
 from weft.nn.module import Module
 from weft.nn.module_tree import CALL_HOOK
 from weft.optim.update_arguments import named_arrays
+from weft.process.attributes import change_attribute
 from weft.runtime import execute
 from weft.train.batches import Feed, name_batch
 from weft.train.objective import Objective
@@ -225,8 +225,7 @@ def _describe_leaf(node: Node, name: str, value: str, range_: Range, feed: Feed,
     return "data", "", f"{name}, {which},", "", value, (range_,)
 
 
-@contextmanager
-def _record_owners(model: Module, owners: dict[Node, str]) -> Iterator[None]:
+def _record_owners(model: Module, owners: dict[Node, str]) -> AbstractContextManager[None]:
     """Context manager: calls of modules record the nodes that they create in ``owners``, under the innermost module."""
     names = {id(m): f"layer {name!r} ({type(m).__name__})" if name else type(m).__name__ for name, m in model.modules()}
 
@@ -238,11 +237,7 @@ def _record_owners(model: Module, owners: dict[Node, str]) -> Iterator[None]:
                 owners.setdefault(node, names.get(id(module), type(module).__name__))
         return out
 
-    before, CALL_HOOK.watch_call = CALL_HOOK.watch_call, watch
-    try:
-        yield
-    finally:
-        CALL_HOOK.watch_call = before
+    return change_attribute(CALL_HOOK, "watch_call", watch)
 
 
 def _find_forward_operation(node: Node, forward: set[Node]) -> Node:

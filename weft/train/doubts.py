@@ -19,6 +19,7 @@ from weft.nn.embedding import Embedding
 from weft.nn.module import Module
 from weft.nn.module_tree import CALL_HOOK
 from weft.nn.normalization import BatchNorm2d
+from weft.process.attributes import change_attribute
 from weft.train.batches import Arrays, Feed, count_rows, split_weights
 from weft.train.inputs import call_model
 from weft.train.metrics import evaluation_mode
@@ -44,13 +45,11 @@ def warn_unscaled(model: Module, feed: Feed, function: str = "fit") -> None:
                 found.append(layer)
         return layer.forward(*args, **kwargs)
 
-    before, CALL_HOOK.watch_call = CALL_HOOK.watch_call, watch
     try:
-        run_in_evaluation(model, take_samples(feed))
+        with change_attribute(CALL_HOOK, "watch_call", watch):
+            run_in_evaluation(model, take_samples(feed))
     except Exception:
         return  # the first step raises it
-    finally:
-        CALL_HOOK.watch_call = before
     if found:
         name, most = pixels[0]
         warn(

@@ -21,8 +21,10 @@ from weft.process.docstrings import complete_module
 from weft.train.batches import Arrays, Feed, split_weights
 from weft.train.diagnose import find_origin
 from weft.train.doubts import check_losses, warn_unscaled
-from weft.train.fit import check_arguments, open_feed, prepare_model
+from weft.train.feeds import open_feed
+from weft.train.fit_arguments import check_arguments
 from weft.train.objective import make_objective
+from weft.train.preparation import prepare_model
 from weft.train.snapshot import Log, is_finite, restore_snapshot, take_snapshot
 from weft.train.step import Stepper
 

@@ -3,66 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from numbers import Real
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.random import default_rng
 
-from weft import optim
 from weft.array import Array
-from weft.data.loader import Loader
 from weft.data.members import describe_tree, has_members, list_members, map_members, name_members, read_members
-from weft.data.row_files import ON_DISK
-from weft.dtypes.api import is_integer
-from weft.errors import DataError, LabelError, ShapeError
+from weft.errors import DataError, ShapeError
 from weft.functions.creation.fill import asarray
-from weft.functions.shape.axes import concat
-from weft.functions.support.arguments import flag, integer_from
+from weft.functions.support.arguments import flag
 from weft.losses import cross_entropy
-from weft.losses.arguments import describe_bad_label
 from weft.nn.module import Module
-from weft.nn.size_arguments import has_unknown_widths
 from weft.nn.weights import stored_texts
 from weft.optim import Adam, Optimizer
-from weft.optim.update_arguments import named_arrays
 from weft.process.docstrings import complete_module
 from weft.process.files import read, target
-from weft.process.foreign_names import MODULES
 from weft.process.keyword_checks import advise_keywords
-from weft.process.name_errors import suggest
 from weft.train import checkpoint as checkpoints
-from weft.train.batches import (
-    Arrays,
-    Feed,
-    Stream,
-    check_numbers,
-    check_samples,
-    count_rows,
-    is_stream,
-    name_batch,
-    read_array,
-    refuse_path,
-    split_rows,
-    split_weights,
-)
+from weft.train.batches import Arrays, Stream, check_numbers, name_batch, read_array, split_weights
 from weft.train.checkpoint import lock_checkpoint
-from weft.train.doubts import check_losses, check_order, run_in_evaluation, take_samples, warn_unscaled
+from weft.train.doubts import check_losses, warn_unscaled
+from weft.train.feeds import casts_to_float32, open_feed, open_feeds
+from weft.train.fit_arguments import check_arguments, check_monitors, check_optimizer, check_paths, check_repeatable
 from weft.train.history import History, State, sort_callbacks
-from weft.train.inputs import call_model, check_inputs, split_inputs
-from weft.train.loader_shards import DividedLoader, divide_loaders
+from weft.train.inputs import call_model, check_inputs
+from weft.train.loader_shards import divide_loaders
 from weft.train.loop import Run
 from weft.train.metrics import ROWS, Validation, evaluation_mode, join_rows, to_numpy
-from weft.train.objective import Objective, find_member, make_objective
+from weft.train.objective import make_objective
+from weft.train.preparation import prepare_model, try_single_row
 from weft.train.ranks import Ranks, join_ranks
-from weft.train.shards import make_stepper, trace_sums, unite
+from weft.train.shards import make_stepper, unite
 from weft.train.step import describe_result, training_step
 from weft.transforms.jit import jit
-from weft.transforms.tracing import trace
-from weft.transforms.tree import flatten, unflatten
 
 __all__ = ["accuracy", "evaluate", "fit", "predict", "training_step"]
 
@@ -190,7 +166,7 @@ def fit(
     rng = default_rng(seed)
     if epochs > 1:
         check_repeatable(x, validation, steps_per_epoch)
-    feed, validation_feed = _open_feeds(
+    feed, validation_feed = open_feeds(
         model, x, y, sample_weights, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch,
     )
     feed, validation_feed = divide_loaders(feed, validation_feed, ranks)
@@ -202,7 +178,7 @@ def fit(
         targets = targets if feed.rows is None else map_members(lambda a: a[feed.rows], targets)
     objective = objective.with_class_weights(class_weights, targets)
     prepare_model(model, feed, validation_feed, objective)
-    _try_single_row(model, feed, ranks.shards)
+    try_single_row(model, feed, ranks.shards)
     warn_unscaled(model, feed)
     check_losses(model, objective, feed)
     optimizer = Adam() if optimizer is None else optimizer
@@ -387,307 +363,6 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
         needed = "(N, C) scores and (N,) labels, or (N, C, ...) and (N, ...)"
         raise ShapeError(f"accuracy: the model gives {out.shape}, y is {labels.shape}; it needs {needed}")
     return float((out.argmax(1) == labels).mean())
-
-
-def casts_to_float32(model: Module) -> bool:
-    """Return whether float64 data become float32, which is so unless the model has float64 parameters."""
-    return not any(p.dtype == np.float64 for _, p in model.named_parameters())
-
-
-def open_feed(model: Module, x: Any, y: Any, sample_weights: Any, batch_size: int, function: str) -> Feed:
-    """Return the feed of arrays in the order of their rows, or of a source of batches if ``y`` is None."""
-    narrow = casts_to_float32(model)
-    if y is not None:
-        arrays = cast_in_memory(check_samples(x, y, function, sample_weights), narrow)
-        return Arrays(*arrays, None, batch_size, None, narrow)
-    return _open_source(x, sample_weights, narrow, function)
-
-
-def _open_source(x: Any, sample_weights: Any, narrow: bool, function: str, steps: int | None = None) -> Stream:
-    """Return the feed of a source of batches. steps : batches in an epoch, None for all"""
-    refuse_path("x", x, function)
-    if (_is_pair(x) if isinstance(x, list) else has_members(x)):
-        raise TypeError(f"{function}: x and y are two arguments, {function}(model, x, y), not one pair")
-    if sample_weights is not None:
-        raise ValueError(f"{function}: sample_weights= is for arrays; a source of batches gives (x, y, sample_weights)")
-    if not is_stream(x):
-        needed = "without it x must give batches (x, y), as a Loader does"
-        raise TypeError(f"{function}: y is missing; {needed}, not {type(x).__name__}")
-    return Stream(x, narrow, steps, function)
-
-
-def _open_feeds(
-    model: Module, x: Any, y: Any, weights: Any, validation: Any, batch_size: int, order: np.random.Generator | None,
-    rng: np.random.Generator, steps: int | None,
-) -> tuple[Feed, Feed | None]:
-    """Return the feeds of training and validation batches."""
-    narrow = casts_to_float32(model)
-    aside = rest = None
-    validation = 0.0 if validation is None else validation
-    is_fraction = isinstance(validation, Real) and not isinstance(validation, bool)
-    if is_fraction and not 0.0 <= validation < 1.0:
-        raise ValueError(f"fit: validation must be a fraction in [0, 1), (x, y) or a Loader, not {validation}")
-    feed: Feed
-    if y is None:
-        feed = _open_source(x, weights, narrow, "fit", steps)
-        if is_fraction and validation:
-            raise ValueError("fit: a fraction for validation needs arrays; give validation=(x, y) or a Loader")
-        if steps is not None:
-            integer_from(1, steps, "fit", "steps_per_epoch")
-    else:
-        if steps is not None:
-            raise ValueError("fit: steps_per_epoch needs x to be a source of batches; for arrays give batch_size instead")
-        data = held = check_samples(x, y, weights=weights)
-        if is_fraction:
-            aside, rest = split_rows(validation, count_rows(data[0]), rng)
-        is_mapped = any(isinstance(a, ON_DISK) for a in list_members(data))
-        if rest is not None and not is_mapped:  # copied once: faster than through an index at every batch
-            held, data = (map_members(itemgetter(rows), data) for rows in (aside, rest))
-            aside, rest = np.arange(count_rows(held[0])), None
-        feed = Arrays(*cast_in_memory(data, narrow), rest, batch_size, order, narrow)
-    if is_fraction:
-        return feed, None if aside is None else Arrays(*held, aside if is_mapped else None, ROWS, None, narrow)
-    refuse_path("validation", validation, "fit")
-    if _is_pair(validation):
-        x, y, *more = validation
-        return feed, Arrays(*check_samples(x, y, "fit: validation", *more), None, ROWS, None, narrow)
-    if is_stream(validation) and not isinstance(validation, tuple):
-        return feed, Stream(validation, narrow, None, "fit: validation")
-    needed = "a fraction, (x, y) or a source of batches, such as a Loader"
-    raise TypeError(f"fit: validation must be {needed}, not {_describe(validation)}")
-
-
-def _is_pair(value: Any) -> bool:
-    """Return whether ``value`` is (x, y) or (x, y, sample_weights); a list may be of batches."""
-    if isinstance(value, tuple):
-        return len(value) in (2, 3)
-    return isinstance(value, list) and len(value) == 2 and all(hasattr(part, "shape") for part in value)
-
-
-def cast_in_memory(data: tuple[Any, Any], narrow: bool) -> tuple[Any, Any]:
-    """Cast arrays in memory from float64 to float32 if ``narrow``. Memory-mapped ones are cast batch by batch."""
-    return map_members(
-        lambda a: a.astype(np.float32) if narrow and a.dtype == np.float64 and not isinstance(a, ON_DISK) else a, data,
-    )
-
-
-def prepare_model(
-    model: Module, feed: Feed, validation_feed: Feed | None, objective: Objective, function: str = "fit",
-) -> None:
-    """Create parameters whose sizes depend on a batch, and check inputs, targets and labels, before training."""
-    check_order(model, feed, function)
-    for part in (feed, validation_feed):
-        if isinstance(part, Stream):
-            part.check = _make_batch_check(model, objective, part.name)
-        elif part is not None:
-            check_inputs(model, part.x, function)
-            objective.check_targets(part.y)
-            if objective.describe_class_weights() is not None:
-                part.check_targets(objective.check_classes)
-    if not isinstance(feed, Arrays):
-        if has_unknown_widths(model):
-            run_in_evaluation(model, _peek(feed))
-        return
-    targets = [(path, find_member(split_weights(feed.y)[0], path)) for path in objective.paths_of(cross_entropy)]
-    targets = [(path, y) for path, y in targets if y.ndim == 1 or y.ndim > 1 and is_integer(y.dtype)]
-    if targets:
-        out = run_in_evaluation(model, take_samples(feed))
-        objective.check_outputs(out)
-        for path, y in targets:
-            scores = find_member(out, path)
-            if y.ndim == 1 or isinstance(scores, Array) and scores.ndim == y.ndim + 1:  # the first step raises for others
-                classes = _width(scores, function) if y.ndim == 1 else scores.shape[1]
-                for name, part in ((function, feed), (f"{function}: validation", validation_feed)):
-                    if isinstance(part, Arrays):
-                        part.check_targets(partial(_check_labels, name, path, classes))
-    elif has_unknown_widths(model):
-        run_in_evaluation(model, take_samples(feed))
-
-
-def _check_labels(name: str, path: tuple[Any, ...], classes: int, y: Any) -> None:
-    """Raise LabelError if a label in the target at ``path`` of ``y`` is no class. ``name`` begins the message"""
-    labels = find_member(split_weights(y)[0], path)
-    labels = labels.numpy() if isinstance(labels, Array) else labels
-    if problem := describe_bad_label(labels, classes, can_ignore=True):
-        raise LabelError(f"{name}: y{''.join(f'[{key!r}]' for key in path)}: {problem}")
-
-
-def _try_single_row(model: Module, feed: Feed, shards: int) -> None:
-    """Raise an error if a last batch or a shard has one row and the model cannot be trained on it, as batch norm cannot.
-
-    The model is traced, not run: its statistics and the random state stay as they are.
-    """
-    last = _last_batch_size(feed)
-    source = feed.source if isinstance(feed, Stream) else feed
-    batches = (getattr(source, "batch_size", None), last) if shards > 1 else (last,)
-    suspects = [n for n in batches if n is not None and (n == 1 or shards > 1 and n < 2 * shards)]
-    if not suspects:
-        return
-    sample = take_samples(feed) if isinstance(feed, Arrays) else _peek(feed)
-    for rows in suspects:
-        _try_row(model, map_members(lambda a: a[:1], sample), rows, shards, feed.samples)
-
-
-def _try_row(model: Module, row: Any, rows: int, shards: int, samples: int | None) -> None:
-    """Raise the error of :func:`_try_single_row` for a batch of ``rows`` rows."""
-    with evaluation_mode(model), trace_sums(shards > 1 and rows > 1):
-        model.train()
-        try:
-            leaves, structure = flatten(split_inputs(row))
-            trace(model, leaves, lambda leaves: unflatten(structure, leaves))
-        except ShapeError as error:
-            if shards > 1:
-                raise ShapeError(
-                    f"fit: a batch of {rows} row{'s' * (rows > 1)} in {shards} shards has shards of 1 row, on which the "
-                    f"model cannot be trained: {error}. Give another batch_size or fewer shards, or a wf.data.Loader "
-                    "with drop_last=True"
-                ) from error
-            raise ShapeError(
-                f"fit: the last batch of an epoch has 1 row ({samples} samples), on which the model cannot be trained: "
-                f"{error}. Give another batch_size, or wf.data.Loader((x, y), batch_size, drop_last=True) in place of x and y"
-            ) from error
-        except Exception:
-            pass  # the first step raises it
-
-
-def _last_batch_size(feed: Feed) -> int | None:
-    """Return how many rows the last batch of an epoch has, or None if that is not known."""
-    source = feed.source if isinstance(feed, Stream) else feed
-    if not isinstance(source, Arrays | Loader):
-        return None
-    ends_earlier = isinstance(feed, Stream) and feed.limit is not None and feed.limit < len(feed.source)
-    if ends_earlier or getattr(source, "drop_last", False):
-        return source.batch_size
-    return (source.samples - 1) % source.batch_size + 1
-
-
-def _make_batch_check(model: Module, objective: Objective, function: str) -> Callable[[Any, Any], None]:
-    """Return a function that checks each batch's labels. It runs the first batch, to count the classes."""
-    paths = objective.paths_of(cross_entropy)
-    result: Any = None
-    is_first = True
-
-    def check(x: Any, y: Any) -> None:
-        nonlocal is_first, result
-        if is_first:
-            check_inputs(model, x, function)
-            objective.check_targets(y)
-            is_first = False
-        objective.check_classes(y)
-        for path in paths:
-            labels = find_member(split_weights(y)[0], path)
-            if labels.ndim == 1 and is_integer(labels.dtype):
-                if result is None:
-                    result = run_in_evaluation(model, map_members(lambda a: a[:2] if len(a) > 1 else concat([a, a]), x))
-                    objective.check_outputs(result)
-                _check_labels(function, path, _width(find_member(result, path), function), y)
-
-    return check
-
-
-def _width(out: Array, function: str = "fit") -> int:
-    if not isinstance(out, Array):
-        needed = "cross_entropy needs an array of shape (N, classes)"
-        raise TypeError(f"{function}: the model returns {describe_result(out)}; {needed}")
-    if out.ndim != 2:
-        raise ShapeError(f"{function}: cross_entropy needs outputs of shape (N, classes), the model gives {out.shape}")
-    return out.shape[1]
-
-
-def _peek(feed: Any) -> Any:
-    """Return the first two samples of the first batch: batch norm without running statistics takes no single one."""
-    if getattr(feed, "generator", None) is not None:
-        raise ValueError(
-            "fit: sizes of the model's layers depend on the first batch, and reading it would use it up: call the model on a "
-            "batch first, or give a function that makes the generator"
-        )
-    for key in [feed.first_key()] if isinstance(feed, DividedLoader) else feed.epoch(1, 0, None):
-        return feed.batch(feed.part(key, 0, 2))[0]
-    raise ShapeError("fit: the data give no batch")
-
-
-def check_arguments(model: Any, optimizer: Any, function: str = "fit", **counts: Any) -> None:
-    """Raise TypeError or ValueError if model or optimizer is invalid, or one of ``counts`` is no integer of at least 1.
-
-    ``seed`` may be 0.
-    """
-    if not isinstance(model, Module):
-        order = "; the model is the first argument" if hasattr(model, "__array__") else ""
-        raise TypeError(f"{function}: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}{order}")
-    if optimizer is not None and not isinstance(optimizer, Optimizer):
-        given = _describe(optimizer) + _name_in_weft(optimizer)
-        raise TypeError(f"{function}: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {given}")
-    for name, value in counts.items():
-        integer_from(0 if name == "seed" else 1, value, function, name)
-
-
-def check_optimizer(optimizer: Optimizer, model: Module, place: tuple[int, int] | None = None) -> None:
-    """Raise ValueError if the optimizer's state belongs to another model, whose parameters have other shapes.
-
-    place : the number of the part of the state that this rank keeps, and of how many; None for all of it
-    """
-    kept = getattr(optimizer, "_place", None)
-    if kept is not None and kept != place:
-        raise ValueError(
-            f"fit: {type(optimizer).__name__} keeps part {kept[0]} of {kept[1]} of its state, from fit(sharded=...): train on as "
-            f"many ranks with sharded= again, resume from a checkpoint, or make a new optimizer"
-        )
-    if kept is not None:
-        return
-    for name, p in named_arrays(model).items():
-        for slot, array in getattr(optimizer, "state", {}).get(name, {}).items():
-            if array.shape not in (p.shape, optimizer.start(slot, p).shape):
-                raise ValueError(
-                    f"fit: {type(optimizer).__name__} keeps the state of another model: its {slot!r} of {name!r} has shape "
-                    f"{array.shape}, the parameter has {p.shape}. Make a new optimizer for each model"
-                )
-
-
-def check_repeatable(x: Any, validation: Any, steps: int | None) -> None:
-    """Raise ValueError if data or validation are a generator, which would be exhausted after the first epoch."""
-    if isinstance(x, Iterator) and steps is None:
-        raise ValueError(
-            "fit: x is a generator, which is gone through once: give steps_per_epoch=, or a function that makes a new one for "
-            "each epoch"
-        )
-    if isinstance(validation, Iterator):
-        raise ValueError(
-            "fit: validation is a generator, which is gone through once, but each epoch is validated: give a list of its "
-            "batches, or a function that makes a new one"
-        )
-
-
-def check_monitors(callbacks: Sequence[Any], validated: bool) -> None:
-    """Raise ValueError if a callback monitors a figure of validation data and there are none."""
-    for c in callbacks:
-        name = getattr(c, "monitor", None)
-        if isinstance(name, str) and name.startswith("val_") and not validated:
-            fix = f"give validation=0.1, say, or monitor={name.removeprefix('val_')!r}"
-            raise ValueError(f"fit: {type(c).__name__} watches {name!r}, but there are no validation data: {fix}")
-
-
-def check_paths(callbacks: Sequence[Any], checkpoint: str | os.PathLike) -> None:
-    """Raise ValueError if a callback writes the file of the checkpoint."""
-    for c in callbacks:
-        path = getattr(c, "path", None)
-        if isinstance(path, str | os.PathLike) and os.path.realpath(path) == os.path.realpath(checkpoint):
-            name = type(c).__name__
-            raise ValueError(f"fit: checkpoint= and {name} would both write {os.fspath(checkpoint)!r}: give two files")
-
-
-def _name_in_weft(name: Any) -> str:
-    """Return the end of a message about the name of an optimizer, as Keras takes it, where weft takes an object."""
-    if not isinstance(name, str):
-        return ""
-    close = suggest(name, optim.__all__)  # type: ignore[attr-defined]
-    spelling = f"wf.optim.{close}()" if close else MODULES["weft.optim"].get(name)
-    return f"; in weft: {spelling}" if spelling else ""
-
-
-def _describe(value: Any) -> str:
-    if isinstance(value, type):
-        return f"the class {value.__name__}: call it, {value.__name__}(...)"
-    return repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
 
 
 complete_module(globals())

@@ -31,7 +31,7 @@ Metric = Callable[[Array, Array], Any]
 
 
 def accuracy(predictions: Array, targets: Array, ignore_index: int | None = None) -> Array:
-    """Return the share of labels at the largest score (or of one-hot rows whose largest entry is there).
+    """Return the share of labels that have the largest score. The label of a one-hot row is its largest entry.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def accuracy(predictions: Array, targets: Array, ignore_index: int | None = None
 
 
 def top_5_accuracy(predictions: Array, targets: Array, ignore_index: int | None = None) -> Array:
-    """Return the share of labels above whose score are fewer than 5 scores.
+    """Return the share of labels whose score has fewer than 5 scores above it.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def check_metric(name: str, value: Any) -> Any:
 
 
 def ignore_label(metric: Metric, label: int | None) -> Metric:
-    """Return the metric without the rows of a label, if it is an accuracy of labels."""
+    """Return the metric; an accuracy does not count ``label``."""
     return metric if label is None or metric not in (accuracy, top_5_accuracy) else partial(metric, ignore_index=label)
 
 

@@ -105,7 +105,7 @@ class Partition:
             return (last - first) // (math.prod(span.shape[1:]) or 1), *span.shape[1:]
         return span.shape if span.kind == "whole" and last > first else (last - first,)
 
-    def cut(self, name: str, content: Any) -> Any:
+    def extract_part(self, name: str, content: Any) -> Any:
         """Return this rank's part of an array of a parameter's shape."""
         first, last = self.find_ends(name)
         return content.reshape(-1)[first:last].reshape(self.part_shape(name))
@@ -162,8 +162,8 @@ class Parts:
     def __init__(self, model: Module, optimizer: Optimizer, gradients_dtype: np.dtype | None, ranks: Ranks) -> None:
         self._model, self._optimizer, self._ranks = model, optimizer, ranks
         self.partition = Partition(model, optimizer, gradients_dtype, ranks.size, ranks.rank)
-        cut = self.partition.cut
-        self.arrays = {name: asarray(cut(name, p.numpy()).copy()) for name, p in named_arrays(model).items()}
+        extract = self.partition.extract_part
+        self.arrays = {name: asarray(extract(name, p.numpy()).copy()) for name, p in named_arrays(model).items()}
         groups: dict[tuple[np.dtype, np.dtype], list[str]] = {}
         for dtype, spans in self.partition.spans.items():
             for span in spans:
@@ -209,7 +209,8 @@ class Parts:
     def divide(self, content: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return this rank's part of the whole state."""
         owners = self._state_names()
-        return {n: self.partition.cut(owners[n], content[n]) if n in owners else content[n] for n in self._optimizer.arrays()}
+        extract = self.partition.extract_part
+        return {n: extract(owners[n], content[n]) if n in owners else content[n] for n in self._optimizer.arrays()}
 
     def gather_state(self) -> dict[str, np.ndarray]:
         """Return the whole state on rank 0. All ranks must call this."""

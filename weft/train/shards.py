@@ -37,6 +37,7 @@ from weft.transforms.jit import jit
 
 if TYPE_CHECKING:
     from weft.dist.shard_sum import ShardSum
+    from weft.train.early_gradients import EarlyGradients
 
 _FLAGS = 2  # of each rank, in every sum: Ctrl-C, and whether a snapshot is due
 
@@ -100,10 +101,7 @@ class ShardStepper(Stepper):
         self._parts = None if sharded is None else Parts(model, optimizer, gradients_dtype, ranks)
         self._partition = Partition(model, optimizer, gradients_dtype, 1, 0) if self._parts is None else self._parts.partition
         self._places: dict[str, tuple[int, int]] = {}  # of a gradient: its vector among the sums, and the vector's offset
-        # gradients that are handed over and exchanged while others are computed, and their sums
-        self._early = self._find_early_gradients()
-        self._early_sums = [self._make_early_sum(number, names) for number, names in enumerate(self._early)]
-        self._begun: list[Any] = []  # exchanges of the early sums
+        self._early = self._choose_early_gradients()
 
     def divide_state(self) -> None:
         """Let the optimizer keep the state of this rank's part only, if ``sharded`` says so."""
@@ -131,10 +129,12 @@ class ShardStepper(Stepper):
             if self._sum is None:  # a rank without rows learns the shapes from the first shard
                 self._prepare(self._run_shard(batches, 0, total, state) if arrays is None else arrays)
             self._sum.add(shard, arrays)
-        vectors, flags = self._finish_sums(request)
+        early = self._early.finish()
+        vectors, flags = self._sum.total(request, ranks.read_flags())
+        vectors = [*early, *vectors]
         ranks.interrupted, ranks.snapshot_due = (bool(flag > 0) for flag in flags)
         vector, first, _ = self._sum.places[0]
-        figures = vectors[len(self._early) + vector][first : first + 2 + len(self.metrics)].tolist()
+        figures = vectors[len(early) + vector][first : first + 2 + len(self.metrics)].tolist()
         norm_factor, is_finite = self._measure(vectors, figures[-1], request)
         update_state = state_of_part(state, ranks.shards)
         set_state(update_state)  # of stochastic rounding in the update
@@ -176,10 +176,10 @@ class ShardStepper(Stepper):
     ) -> Iterator[tuple[int, list[np.ndarray] | None]]:
         """Yield each shard of this rank with what it gives to the sum, None if it has no rows."""
         for shard in self._ranks.own_shards():
-            take = partial(self._add_early, shard, request)
-            arrays = self._run_shard(batches, shard, total, state, take)
-            for number in range(len(self._early)) if arrays is None else ():
-                take(number, None)
+            with self._early.receive(shard, request):
+                arrays = self._run_shard(batches, shard, total, state)
+            if arrays is None:
+                self._early.add_zeros(shard, request)
             yield shard, arrays
 
     def _run_meeting_shards(
@@ -250,9 +250,8 @@ class ShardStepper(Stepper):
 
     def _run_shard(
         self, batches: Sequence[ShardedBatch], shard: int, total: int, state: tuple[int, int],
-        take: Callable[[int, Sequence[np.ndarray] | None], None] | None = None,
     ) -> list[np.ndarray] | None:
-        """Return what a shard gives to the sum at its end, None if it has no rows. take : gets its early gradients"""
+        """Return what a shard gives to the sum at its end, None if it has no rows."""
         parts = [(batch, *rows) for batch, rows in zip(batches, self._find_rows(batches, shard), strict=True)]
         rows = sum(last - first for _, first, last in parts)
         if not rows:
@@ -263,8 +262,7 @@ class ShardStepper(Stepper):
             if first < last:
                 count = last - first
                 differentiate = self._differentiate[count > batch.rows // self._ranks.shards]
-                with self._hand_over_to(take):
-                    tables = differentiate(*batch.read(first, last), count / total, rows / total, float(shard == 0))
+                tables = differentiate(*batch.read(first, last), count / total, rows / total, float(shard == 0))
                 arrays = [a.numpy() for table in tables.values() for a in table.values()]
                 out = arrays if out is None else [a + b for a, b in zip(out, arrays, strict=True)]
                 self._names = self._names or [(kind, name) for kind, table in tables.items() for name in table]
@@ -292,7 +290,7 @@ class ShardStepper(Stepper):
             forms.append((partition.sum_dtype(a.dtype) if is_gradient else a.dtype, is_gradient))
         self._sum = self._make_sum(arrays, _FLAGS, forms)
         places = {name: place for (kind, name), place in zip(self._names, self._sum.places, strict=True) if kind == "gradients"}
-        self._place_gradients(self._sum, places, len(self._early))
+        self._place_gradients(self._sum, places, len(self._early.parts))
 
     def _place_gradients(self, total: ShardSum, places: Mapping[str, tuple[int, int, Any]], before: int) -> None:
         """Note where a sum has gradients, and divide them among the ranks. before : the number of vectors of other sums"""
@@ -316,54 +314,15 @@ class ShardStepper(Stepper):
         spans, places = [span for spans in self._partition.spans.values() for span in spans], self._places
         return {s.name: self._partition.read_part(s, vectors[places[s.name][0]], places[s.name][1]) for s in spans}
 
-    # ---- gradients that are exchanged before the end of a shard
+    def _choose_early_gradients(self) -> EarlyGradients:
+        """Return the gradients that are exchanged while others are computed, and note where their sums have them."""
+        from weft.train.early_gradients import EarlyGradients
 
-    def _find_early_gradients(self) -> list[list[str]]:
-        """Return the names of gradients that are handed over together, the last ones first."""
         is_possible = self._ranks.overlaps and self._parts is None and self.accumulate == 1 and not self._synchronised
-        if not is_possible or CONTEXT.placement is not None:
-            return []
-        from weft.dist.exchanges import make_buckets
-
-        dtypes = {name: self._partition.sum_dtype(p.dtype) for name, p in named_arrays(self.model).items()}
-        sizes = [(dtypes[name], p.size * dtypes[name].itemsize) for name, p in named_arrays(self.model).items()]
-        names = list(dtypes)
-        return [[names[k] for k in bucket] for bucket in make_buckets(sizes)[:-1]]
-
-    def _make_early_sum(self, number: int, names: Sequence[str]) -> ShardSum:
-        parameters = named_arrays(self.model)
-        arrays = [np.broadcast_to(np.zeros((), state_dtype(parameters[n].dtype)), parameters[n].shape) for n in names]
-        total = self._make_sum(arrays, 0, [(self._partition.sum_dtype(a.dtype), True) for a in arrays])
-        self._place_gradients(total, dict(zip(names, total.places, strict=True)), number)
-        return total
-
-    def _hand_over_to(self, take: Callable[[int, Sequence[np.ndarray]], None] | None) -> AbstractContextManager[None]:
-        if not self._early:
-            return nullcontext()
-        from weft.dist.handover import receive_by
-
-        return receive_by(take)
-
-    def _add_early(self, shard: int, request: str, number: int, arrays: Sequence[np.ndarray] | None) -> None:
-        """Add gradients of a shard, None for zeros. After the last shard of this rank the exchange of their sum begins."""
-        total = self._early_sums[number]
-        total.add(shard, arrays)
-        if shard == self._ranks.own_shards()[-1]:
-            from weft.dist.world import user_place, world
-
-            part = f"part {number + 1} of the gradients in {request}"
-            self._begun.append(world().exchanges.begin(partial(total.total, part, (), user_place())))
-
-    def _finish_sums(self, request: str) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return the vectors of all sums, the first of each early one, and the sums of the flags."""
-        early: list[np.ndarray] = []
-        if self._begun:
-            from weft.dist.world import world
-
-            early = [world().exchanges.finish(exchange)[0][0] for exchange in self._begun]
-            self._begun = []
-        vectors, flags = self._sum.total(request, self._ranks.read_flags())
-        return [*early, *vectors], flags
+        early = EarlyGradients(self.model, self._partition, self._ranks, is_possible and CONTEXT.placement is None)
+        for number, (names, total) in enumerate(zip(early.parts, early.sums, strict=True)):
+            self._place_gradients(total, dict(zip(names, total.places, strict=True)), number)
+        return early
 
     def _measure(self, vectors: Sequence[np.ndarray], overflows: float, request: str) -> tuple[float | None, Array | None]:
         """Return the factor that limits the norm of the gradients, and whether all are finite; None for what is not needed."""
@@ -383,7 +342,7 @@ class ShardStepper(Stepper):
         tables: dict[str, dict[str, Array]] = {"figures": {}, "statistics": {}, "counts": {}}
         for (kind, name), (vector, first, shape) in zip(self._names, self._sum.places, strict=True):
             if kind in tables:
-                tables[kind][name] = vectors[len(self._early) + vector][first : first + int(np.prod(shape))].reshape(shape)
+                tables[kind][name] = vectors[len(self._early.parts) + vector][first : first + int(np.prod(shape))].reshape(shape)
         held = self.model.arrays()
         for name, change in {**tables["statistics"], **tables["counts"]}.items():
             a = held[name]
@@ -398,7 +357,7 @@ class ShardStepper(Stepper):
         targets = named_arrays(self.model)
         if self._parts is not None:
             for name, p in targets.items():
-                self._parts.arrays[name][...] = self._partition.cut(name, p)
+                self._parts.arrays[name][...] = self._partition.extract_part(name, p)
             targets = self._parts.arrays
         self._update_arrays(targets, slopes, lr, value, figures[1 + len(self.metrics)], factor, is_finite)
         groups = [] if self._parts is None else self._parts.groups
@@ -444,10 +403,7 @@ class ShardStepper(Stepper):
                 )
         figures = stack([asarray(v).astype(float64).reshape(()) for v in (*results, overflows)]) * share
         gradients = {n: g.astype(state_dtype(g.dtype)) * share for n, g in slopes.items()}
-        for number, names in enumerate(self._early):
-            from weft.dist.handover import hand_over
-
-            hand_over(number, [gradients.pop(name) for name in names])
+        self._early.hand_over(gradients)
         statistics, counts = {}, {}
         for name, (a, old) in before.items():
             if a.node is old.node:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +24,7 @@ from weft.nn.quantized.array import QuantizedArray, quantize
 from weft.nn.quantized.inputs import input_format
 from weft.nn.quantized.layers import QuantizedConv2d, QuantizedEmbedding
 from weft.nn.quantized.linear import QuantizedLinear
+from weft.process.attributes import change_attribute
 from weft.process.docstrings import complete_module
 from weft.transforms.tree import matches
 
@@ -169,7 +169,7 @@ def _calibrate(model: Module, layers: dict[str, Any], data: Iterable[Any], perce
     was_training = [(m, m.training) for _, m in model.modules()]
     model.eval()
     try:
-        with _watching(watch):
+        with change_attribute(CALL_HOOK, "watch_call", watch):
             for number, batch in enumerate(data):
                 model(batch[0] if isinstance(batch, list | tuple) else batch)
                 odd = [wanted[key] for key, top in tops.items() if not math.isfinite(top)]
@@ -182,15 +182,6 @@ def _calibrate(model: Module, layers: dict[str, Any], data: Iterable[Any], perce
         for m, mode in was_training:
             m.__dict__["training"] = mode
     return tops
-
-
-@contextmanager
-def _watching(watch: Any) -> Iterator[None]:
-    before, CALL_HOOK.watch_call = CALL_HOOK.watch_call, watch
-    try:
-        yield
-    finally:
-        CALL_HOOK.watch_call = before
 
 
 def _tell_left_out(model: Module, layers: dict[str, Any], patterns: Sequence[str]) -> None:
